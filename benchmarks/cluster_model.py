@@ -220,7 +220,7 @@ def main() -> None:
         return Spread(tuple(values))
 
     results: dict[str, Any] = {"lengths": {"count": len(lengths), "mean": mean(map(float, lengths))}, "cases": []}
-    usual = Costs()
+    default = Costs()
     report.head(
         "workers", "candidates", "parameters", "efficiency", "with failures", "a free driver", "10 times as long",
     )  # fmt: skip
@@ -232,10 +232,10 @@ def main() -> None:
         ):
             measured = partial(efficiency, case)
             columns = {
-                "all": measured(usual),
-                "failures": measured(replace(usual, failures=1.0)),
-                "free driver": measured(replace(usual, call=0.0, candidate=0.0, noise=0.0, put=0.0)),
-                "long episodes": measured(replace(usual, step=10 * usual.step)),
+                "all": measured(default),
+                "failures": measured(replace(default, failures=1.0)),
+                "free driver": measured(replace(default, call=0.0, candidate=0.0, noise=0.0, put=0.0)),
+                "long episodes": measured(replace(default, step=10 * default.step)),
             }
             cells = [percent(column.median) for column in columns.values()]
             report.row(f"{workers:,}", f"{case.candidates:,}", f"{case.parameters:,}", *cells)

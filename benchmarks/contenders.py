@@ -48,7 +48,7 @@ class Budget:
         return self._used() - self._began
 
     def is_spent(self) -> bool:
-        """Tell whether it is used up."""
+        """Return True if it is used up."""
         return self.spent >= self._seconds
 
     @staticmethod
@@ -100,8 +100,8 @@ def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any
 def _advice(run: Run) -> dict[int, str]:
     """What the run's progress bar would have said, by generation."""
     adviser = Adviser(restarts=run.config.restarts)
-    said = {stats.generation: adviser.advise(run.history[: k + 1]) for k, stats in enumerate(run.history)}
-    return {generation: sentence for generation, sentence in said.items() if sentence}
+    advised = {stats.generation: adviser.advise(run.history[: k + 1]) for k, stats in enumerate(run.history)}
+    return {generation: sentence for generation, sentence in advised.items() if sentence}
 
 
 def random_search(task: str, seed: int, budget: Budget) -> dict[str, Any]:

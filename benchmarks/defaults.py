@@ -1,4 +1,4 @@
-"""What `train(ID)` reaches on tasks that nobody tuned for, beside other libraries' defaults: docs/results/defaults.md.
+"""What `train(ID)` reaches on tasks that nobody tuned for, next to other libraries' defaults: docs/results/defaults.md.
 
 Usage: python benchmarks/defaults.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
        python benchmarks/defaults.py --page       only write the page, from what is there
@@ -64,7 +64,7 @@ ABLATION = {
     "32-and-32-hidden-units": {"hidden_sizes": [32, 32]},
     "64-candidates": {"population_size": 64},
     "16-candidates": {"steps_per_generation": None},
-    "16000-steps-to-the-end": {"steps_limit": None},
+    "16000-steps-to-the-end": {"max_steps_per_generation": None},
     "sigma-0.05": {"sigma": 0.05},
     "observations-as-they-are": {"observation_normalization": False},
     "step-size-without-bound": {"strategy_options": {"max_step_size": None}},
@@ -201,7 +201,7 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     commits = sorted({each["commit"] for each in results})
     page = f"""# Defaults
 
-What `train(ID)` reaches with default settings, in {SECONDS:g} seconds of processor time on one core, beside the
+What `train(ID)` reaches with default settings, in {SECONDS:g} seconds of processor time on one core, next to the
 defaults of other libraries in the same budget. A number is the mean over seeds (ours five, others three) of the final
 policy's score on 100 starts that no run has seen, with a 95 % interval over seeds. Each seed has starts of its own.
 "Reached": within 5 % of (best contender - random actions), or better, and solved where this is asked for. An empty
@@ -219,7 +219,7 @@ thresholds of the other six (BipedalWalker-v3 300, Reacher-v5 -3.75, Swimmer-v5 
 generations spends more than the budget of a fifth: the untrained centre and the baselines take 20 episodes, a centre
 that looks solved must pass 20 or more, 100 where scores scatter, and the final score takes ten or more.
 
-The rule of our defaults was chosen on the first six tasks, and the others were opened with it. Later changes were
+The rule of our defaults was chosen on the first six tasks, and the others were held out. Later changes were
 chosen on the six and our own CartPoleSwingUp-v0, and one on Ant-v5: [how the rule came
 about](#how-the-rule-came-about).
 
@@ -240,7 +240,7 @@ Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commit
 
 _HISTORY = """## How the rule came about
 
-The rule of our defaults was chosen on the first six tasks, and the others were opened with it. It has changed since, by
+The rule of our defaults was chosen on the first six tasks, and the others were held out. It has changed since, by
 trials on the six and on our own CartPoleSwingUp-v0. LunarLander-v3 got stuck with 16 candidates, also where they
 doubled when they gained nothing (221 and 75 with seeds 0 and 1, after 120 seconds at commit 2ae88f1). Hopper-v5 got
 stuck with 64 (1084 and 1095 with seeds 1 and 2), and with 16 that doubled (1108 and 1153). So the population now
@@ -305,7 +305,9 @@ def _in_brief(advice: Mapping[str, str]) -> str:
     kinds: dict[str, list[str]] = {}
     for when, sentence in advice.items():
         kinds.setdefault(re.sub(r"-?[\d.]+", "", sentence), []).append(f"generation {when}: {sentence}")
-    return "; ".join(said[0] + (f" ({len(said)} times)" if len(said) > 1 else "") for said in kinds.values())
+    return "; ".join(
+        messages[0] + (f" ({len(messages)} times)" if len(messages) > 1 else "") for messages in kinds.values()
+    )
 
 
 def _ranks(folder: Path, results: Sequence[dict[str, Any]]) -> str:
@@ -409,7 +411,7 @@ There all candidates are far below their centre, too, but it falls itself, and a
 
 The trials named "other" have 16 candidates in every generation: strategies of other libraries
 (`benchmarks/other_strategies.py`: xNES and CMA-ES with adapted learning rates of cmaes, CR-FM-NES of crfmnes, and the
-cross-entropy method) beside `cma_es` in the same setting. In snes and snes-sigma-0.3, `snes` stands in the rule in the
+cross-entropy method) next to `cma_es` in the same setting. In snes and snes-sigma-0.3, `snes` is in the rule in the
 place of `cma_es`, with a sigma of 0.1 or 0.3; snes-240 is snes for longer. xNES and `snes`, whose sigmas change slowly,
 balance the double pendulum from nearly every start: `snes` after 400 000 steps with a sigma of 0.1. But on Hopper-v5
 `snes` stays where it stands on its leg, with two seeds of three and with a sigma of 0.3 too. What helped was that its
@@ -423,7 +425,7 @@ Three of these were tried later, on a machine that takes a third more steps in t
 begins again by its own stopping criteria with twice the candidates (other-ipop_cma_es), and OpenAI-ES with 16
 candidates in pairs, whose directions are independent or orthogonal (other-mirrored_es, other-orthogonal_es). Orthogonal
 ones balance the double pendulum from more starts with both seeds, and elsewhere two seeds do not tell them apart. They
-are a lead for populations that are small beside the policy, and not in the rule: it has a covariance there.
+are a lead for populations that are small for the policy, and not in the rule: it has a covariance there.
 
 In the trials that are not named here, each step counted alike in the normalisation of observations, not each
 generation as now."""

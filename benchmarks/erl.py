@@ -1,4 +1,4 @@
-"""ERL beside its two halves, evolution alone and the learner alone: docs/results/erl.md.
+"""ERL against its two halves, evolution alone and the learner alone: docs/results/erl.md.
 
 Usage: python benchmarks/erl.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
        python benchmarks/erl.py --page       only write the page, from what is there
@@ -69,7 +69,7 @@ def ours(task: str, seed: int, steps: int, **settings: Any) -> dict[str, Any]:
 
 
 def erl(task: str, seed: int, steps: int) -> dict[str, Any]:
-    """Evolution beside a learner. One run goes on for its curve, to twice the steps."""
+    """Evolution with a learner. One run continues for its curve, to twice the steps."""
     if (task, seed) != CURVE:
         return ours(task, seed, steps, strategy="erl")
     watched = {"eval_every": 1, "eval_episodes": 5, "eval_budget": None}  # as in the paper, and not among its steps
@@ -155,9 +155,9 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results})
     commits = sorted({each["commit"] for each in results})
     parts = [_section(task, [each for each in results if each["task"] == task]) for task in TASKS]
-    page = f"""# ERL beside its two halves
+    page = f"""# ERL against its two halves
 
-Evolution beside a learner ([ERL](../algorithms.md#evolution-beside-a-learner)), evolution alone and the learner alone,
+Evolution with a learner ([ERL](../algorithms.md#evolution-with-a-learner)), evolution alone and the learner alone,
 all with the same number of environment steps. "Its population alone" is ERL without gradient steps, "the default
 strategy" is `train(ID)`, and "its learner alone" is the same algorithm of Stable-Baselines3 with the same settings,
 which explores by itself. A score is the mean over seeds of the final policy's score on {EPISODES} starts that no run
@@ -221,7 +221,7 @@ def _plot(results: Sequence[dict[str, Any]]) -> str:
 
 The run of ERL with seed {seed} goes on. Its champion plays five starts after each generation, as in the paper, and they
 are not among its steps. It ends at {score:.0f}. The paper shows its curve as a picture, of HalfCheetah-v2 and with DDPG
-as the learner. Its numbers are neither in the paper nor beside the authors' program.
+as the learner. Its numbers are neither in the paper nor comparable with the authors' program.
 
 ![ERL's score by environment steps, and the scores of all others after 150,000](erl.svg)
 """

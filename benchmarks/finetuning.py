@@ -6,7 +6,7 @@ Usage: python benchmarks/finetuning.py [--only NAME ...] [--seeds N ...] [--work
 
 A policy evolves for so many steps. Then gradients go on with its last centre, and so does evolution, with the same
 number of further steps, those of evaluation included. Each policy is scored on 100 unseen starts; on
-RaceTrack-v0 they are on tracks of the test split, which no training draws. Each seed of a row writes
+RaceTrack-v0 they are on tracks of the test split, unseen in training. Each seed of a row writes
 docs/results/finetuning/NAME-sSEED.json; those that are there are left out.
 """
 
@@ -182,9 +182,9 @@ def _write_page() -> None:
     commits = sorted({each["commit"] for each in found})
     page = f"""# Fine-tuning by gradients
 
-Does it pay to go on with an evolved policy by gradients? A policy evolves for so many steps (*evolved*: its last
-centre). Then PPO goes on with it, and so does evolution, for as many further steps, those of evaluation included. Each
-policy plays the same {EPISODES} unseen starts, on RaceTrack-v0 on tracks of the test split, which no training draws.
+Does it pay to continue from an evolved policy by gradients? A policy evolves for so many steps (*evolved*: its last
+centre). Then PPO continues from it, and so does evolution, for as many further steps, those of evaluation included.
+Each policy plays the same {EPISODES} unseen starts, on RaceTrack-v0 on tracks of the test split, unseen in training.
 *Last* is the final actor, or centre; *best*, where it is another one, the policy that the run itself found to be best,
 on other starts. Steps and seconds are those of the row's own training. Lap times are means over finished laps, so one
 that finishes more tracks also has the harder ones among them. Evolution maximises the fitness: progress on

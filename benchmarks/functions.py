@@ -109,7 +109,7 @@ def main() -> None:
 
 Every strategy that learns from fitness alone, through `ask` and `tell`: {SIZE} parameters, {POPULATION} candidates,
 {GENERATIONS} generations, seeds {min(SEEDS)} to {max(SEEDS)}. Shown is the value of the centre, the median over the
-seeds; 0 is best. The sphere starts at 1.5 in all parameters, Rosenbrock's valley at 0; the settings stand in
+seeds; 0 is best. The sphere starts at 1.5 in all parameters, Rosenbrock's valley at 0; the settings are in
 `benchmarks/functions.py`: sigma and learning rate fall from the first generation to the last where a strategy does not
 adapt its steps by itself. Parameters are float32 here, float64 in the package `cmaes`, which has the same population
 and the same first step size. To reach: the sphere below 0.01, with every strategy but random search.

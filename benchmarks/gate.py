@@ -80,7 +80,7 @@ TASKS = (
          random_search="PlateFigureEight-random_search", other="PlateFigureEight-network",
          note="nearly linear around balance"),
     Task(name="BallMaze-v0", page="classics", evolved="BallMaze-evolved", random_search="BallMaze-random_search",
-         other="BallMaze-network", note="the ball's place tells how to tilt: a network gets stuck more often"),
+         other="BallMaze-network", note="the ball's place determines how to tilt: a network gets stuck more often"),
     *(Task(name=f"{robot}Bullet-v0", page="locomotion", measure="score", evolved=robot,
            random_search=f"{robot}-random_search", other=f"{robot}-network", note=_GAITS.get(robot, ""))
       for robot in ROBOTS),
@@ -91,7 +91,7 @@ TASKS = (
     Task(name="CartPoleBullet-v0 from pixels", page="pixels", measure="whole episodes", evolved="cartpole",
          random_search="cartpole-random_search", note="linear, of 256 numbers"),
     Task(name="Trap-v0", page="novelty", evolved="nsra_es", random_search="random_search",
-         note="small enough for random search: it tells novelty from a gradient, not learning from luck"),
+         note="small enough for random search: it distinguishes novelty from a gradient, not learning from luck"),
 )  # fmt: skip
 
 

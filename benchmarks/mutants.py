@@ -87,14 +87,14 @@ def annotations(node: ast.AST) -> list[ast.AST]:
 
 
 def is_text(node: ast.BinOp) -> bool:
-    """Tell whether a sum joins texts or lists, where a difference would always raise."""
+    """Return True if a sum joins texts or lists, where a difference would always raise."""
     return any(
         isinstance(part, ast.JoinedStr | ast.List | ast.Tuple) or is_word(part) for part in (node.left, node.right)
     )
 
 
 def is_word(node: ast.AST) -> bool:
-    """Tell whether a node is a text."""
+    """Return True if a node is a text."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
 
 

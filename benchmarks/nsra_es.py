@@ -60,7 +60,7 @@ class Reference(estorch.NSRA_ES):
 
 
 def differences(seed: int) -> tuple[float, float, float]:
-    """Of the next means and of the weights, at most; and the smallest weight."""
+    """Greatest differences of the next means and of the weights; and the smallest weight."""
     ours = NSRAES(START, population_size=POPULATION, sigma=SIGMA, seed=seed, learning_rate=RATE, patience=PATIENCE)
     theirs, worst, lowest = Reference(), np.zeros(2), 1.0
     for _ in range(GENERATIONS):

@@ -1,4 +1,4 @@
-"""What a generation costs beside its episodes, for policies from 5 thousand to 1.7 million parameters.
+"""What a generation costs in addition to its episodes, for policies from 5 thousand to 1.7 million parameters.
 
 Usage: python benchmarks/policy_size.py [--quick]
 
@@ -25,7 +25,7 @@ GENERATIONS = 12  # with one checkpoint in between
 
 
 def parameters(width: int) -> int:
-    """Of an MLP 376-width-width-17, biases included."""
+    """Number of parameters of an MLP 376-width-width-17, biases included."""
     return 377 * width + (width + 1) * width + (width + 1) * 17
 
 

@@ -24,7 +24,7 @@ from es_core import TrainConfig
 from es_core.policies.by_name import make_policy
 from es_core.pools.by_name import make_pool
 from es_core.pools.cluster import connection
-from es_core.pools.host import Host, Played
+from es_core.pools.host import Host, HostResult
 from es_core.pools.messages import Reply, Scores, Work
 from es_core.pools.options import PoolOptions
 from es_core.pools.pool import RolloutPool
@@ -120,7 +120,7 @@ class Instant(RolloutPool):
             for node in self.scheduler.workers:
                 if (portion := self.scheduler.order(node)) is not None:
                     paused = time.process_time()
-                    message = ray.cloudpickle.dumps(Played(reply(portion.numbers), [], 0))
+                    message = ray.cloudpickle.dumps(HostResult(reply(portion.numbers), [], 0))
                     self.used -= time.process_time() - paused  # which is the node's
                     answer = ray.cloudpickle.loads(message).reply
                     self.scheduler.answer(node, answer.numbers, seconds=1.5 * len(answer.numbers), episodes=1)
@@ -165,8 +165,8 @@ def measured_costs(calls: int) -> dict[str, float]:
     def tasks(count: int) -> list[int]:
         return list(range(count))
 
-    def answer(count: int) -> Played:
-        return Played(reply(tasks(count)), [], 0)
+    def answer(count: int) -> HostResult:
+        return HostResult(reply(tasks(count)), [], 0)
 
     def size(value: object) -> int:
         return len(ray.cloudpickle.dumps(value))

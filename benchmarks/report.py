@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("es-envs", "numpy", "pybullet", "gymnasium")
 QUICK = "--quick" in sys.argv
-"""Whether the command is only tried out: it does as little as it can, and its figures mean nothing."""
+"""True if the command is only tried out: it does as little as it can, and its figures mean nothing."""
 OUT = Path("runs/benchmarks")
 PAGES, RUNS = (OUT / "quick", OUT / "quick" / "runs") if QUICK else (Path("docs/results"), Path("runs"))
 """Folders of pages with what they are written from, and of runs: what is tried out replaces no page."""

@@ -373,7 +373,7 @@ ROWS: Mapping[str, Row] = {
         title="Harder classics: what random search does not find",
         about="`es-envs train ID --max-steps N`, with N of 5 000 000 for the swing-up, "
         "600 000 for the double pole, 2 000 000 for the figure eight and 800 000 for the maze, evaluation included, "
-        "and with the settings that each environment recommends, beside random search and beside the other kind of "
+        "and with the settings that each environment recommends, next to random search and next to the other kind of "
         "policy, a network of 8 hidden units for a linear one or the reverse, each in the same budget of steps. A "
         "run ends when it is solved, which other episodes than those of its score decide: a solved run may fail from "
         "some of these. Doing nothing and acting at random are measured when each run begins: neither has any "
@@ -469,11 +469,11 @@ ROWS: Mapping[str, Row] = {
             )
         },
         seeds=range(5),
-        line="the share of laps finished, which tells what each fitness teaches",
+        line="the share of laps finished, which shows what each fitness teaches",
         measures=("distance", "progress", "time"),
     ),
     "novelty": Row(
-        title="A deceptive task: novelty beside fitness alone",
+        title="A deceptive task: novelty against fitness alone",
         about="Trap-v0 (`examples/trap.py`): a point under an upside-down U is to get up to a finish line. Its fitness "
         "is the height it comes to, so whatever leads out of the trap costs fitness, and 0.45 is the most below the "
         "wall. All have the same policy (16 hidden units), 64 candidates and 600 generations, and a sigma of 0.3, but "
@@ -547,7 +547,7 @@ ROWS: Mapping[str, Row] = {
             *(f"{robot}-network" for robot in ROBOTS if robot != "Walker2D"),
             *(f"{robot}-random_search" for robot in ROBOTS if robot != "Ant"),
         ],
-        line="reported beside what is published",
+        line="compared with what is published",
         best=True,
         measures=("episode_return", "progress"),
         curve="progress",
@@ -662,7 +662,7 @@ def _write(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def _score(centre: Checkpoint) -> dict[str, Any]:
-    """Of a centre, on unseen starts of its run's own: an interval over seeds then holds the noise of starts, too."""
+    """Score of a centre on unseen starts of its own run: an interval over seeds then holds the noise of starts, too."""
     return evaluate(centre, episodes=EPISODES, seed=centre.config.seed).to_json()
 
 
@@ -734,12 +734,12 @@ evaluation include the episodes that confirm a centre, but not those of the scor
 def _goals(results: Sequence[dict[str, Any]]) -> str:
     """Tell when a run is solved."""
     goals = {result["env_id"]: result["config"]["solved_at"] for result in results}
-    told = [f"{env_id} at {goal:g}" for env_id, goal in goals.items() if goal is not None]
-    if not told or not any(result["solved"] for result in results):
+    named = [f"{env_id} at {goal:g}" for env_id, goal in goals.items() if goal is not None]
+    if not named or not any(result["solved"] for result in results):
         return ""
     return f"""
-Solved: {", ".join(told)}. The [confirmed](../how-it-works.md#when-a-task-is-solved) mean must reach it, and all of its
-episodes must succeed where success is told.
+Solved: {", ".join(named)}. The [confirmed](../how-it-works.md#when-a-task-is-solved) mean must reach it, and all of its
+episodes must succeed where success is reported.
 """
 
 
@@ -825,16 +825,16 @@ takes.
 
 ## More
 
-[What a plain `train(ID)` reaches](defaults.md) on tasks that nobody tuned for, beside other libraries' defaults:
+[What a plain `train(ID)` reaches](defaults.md) on tasks that nobody tuned for, next to other libraries' defaults:
 `python benchmarks/defaults.py`.
 
 [Driving tracks that training never drew](racetrack.md): `python benchmarks/racetrack.py`.
 
-[Every strategy by hand on two functions](functions.md), beside the package `cmaes`: `python benchmarks/functions.py`.
+[Every strategy by hand on two functions](functions.md), next to the package `cmaes`: `python benchmarks/functions.py`.
 
 [Fine-tuning an evolved policy by gradients](finetuning.md): `python benchmarks/finetuning.py`.
 
-[ERL beside evolution alone and its learner alone](erl.md): `python benchmarks/erl.py`.
+[ERL against evolution alone and its learner alone](erl.md): `python benchmarks/erl.py`.
 """
     (PAGES / "README.md").write_text(page, encoding="utf-8")
 
@@ -860,9 +860,9 @@ def _table(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str]:
-    """Of all seeds of a run: a cell for each column."""
+    """A cell for each column, for all seeds of a run."""
     scores = np.array([result["last_score"]["mean"] for result in own])
-    told = {name: [result["last_score"]["fitnesses"][name] for result in own] for name in row.measures}
+    named = {name: [result["last_score"]["fitnesses"][name] for result in own] for name in row.measures}
     has_goal = own[0]["config"]["solved_at"] is not None
     floors = {
         name: [result["baselines"][name] for result in own if name in result.get("baselines", {})]
@@ -878,7 +878,7 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
         "median": f"{np.median(scores):.1f}",
         "worst": f"{scores.min():.1f}",
         "best": f"{scores.max():.1f}",
-        **{name: estimated(values) for name, values in told.items()},
+        **{name: estimated(values) for name, values in named.items()},
         "success": percent(float(np.mean(rates)), 1) if rates else "",
         "solved": f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else "",
         "training steps": f"{np.median([result['training_steps'] for result in own]):,.0f}",
@@ -888,7 +888,7 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
 
 
 def _detail(result: Mapping[str, Any], row: Row) -> dict[str, str]:
-    """Of one seed: a cell for each column."""
+    """A cell for each column, for one seed."""
     rate, goal, threshold = result["last_score"]["success_rate"], result["config"]["solved_at"], row.threshold
     reached = ""
     if threshold is not None:

@@ -60,7 +60,7 @@ def seconds_shown(run: Run, film: Path) -> float:
 
 
 def frame_milliseconds(env_id: str) -> float:
-    """Of pictures along an episode of random actions."""
+    """Milliseconds a picture takes, along an episode of random actions."""
     with closing(definition(env_id).build("rgb_array")) as env:
         env.action_space.seed(0)
         env.reset(seed=0)

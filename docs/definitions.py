@@ -13,6 +13,7 @@ from PIL import Image
 
 import es_envs
 from es_core.cli import make_parser
+from es_core.config.keywords import to_keywords
 from es_core.config.strategy_defaults import STRATEGY_DEFAULTS, defaults_of
 from es_core.config.train_config import option_fields
 from es_core.reports.data_sheet import data_sheet, space_text
@@ -20,7 +21,7 @@ from es_envs import EnvDefinition, registry
 
 ENVIRONMENTS = """# Environments
 
-What `es-envs list` shows with the plugins of this repository. Beside these every id that Gymnasium knows works,
+What `es-envs list` shows with the plugins of this repository. In addition to these every id that Gymnasium knows works,
 and those of any plugin that is installed. `es-envs show ID` prints what stands here.
 
 What evolution reaches on them: [a table](../results/strategies.md).
@@ -91,7 +92,8 @@ def settings() -> str:
         if field.metadata["group"]:
             lines.append(f"## {field.metadata['group'].capitalize()}\n")
         default = {} if field.default is MISSING else field.default
-        lines.append(f"`{field.name}` = `{default!r}`\n: {field.metadata['help']}\n")
+        for name, value in to_keywords({field.name: default}).items():
+            lines.append(f"`{name}` = `{value!r}`\n: {field.metadata['help']}\n")
     lines.append("## Strategies' own defaults\n")
     for strategy in (*STRATEGY_DEFAULTS, *registry.strategies(), *registry.trainers()):
         if not (values := defaults_of(strategy)):

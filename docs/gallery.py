@@ -64,15 +64,15 @@ def make_film(definition: EnvDefinition, runs: Path) -> None:
     speed = math.ceil(seconds(episodes) / LONGEST)
     record(policy, film, episodes=episodes, speed=speed, width=360, height=270, fps=20, workers=1)
     film.with_suffix(".png").unlink()
-    told = json.loads(film.with_suffix(".json").read_text(encoding="utf-8"))
+    described = json.loads(film.with_suffix(".json").read_text(encoding="utf-8"))
     idle = replace(policy, mean=np.zeros_like(policy.mean))
-    told |= {
+    described |= {
         "training": training,
         "score": evaluate(policy, workers=1).to_json(),
         "doing nothing": evaluate(idle, episodes=20, workers=1).to_json(),
         "random actions": evaluate(Checkpoint.scripted(definition.id), episodes=20, workers=1).to_json(),
     }
-    film.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    film.with_suffix(".json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -43,10 +43,12 @@ def write(folder: Path) -> None:
     (folder / "gallery.md").write_text("\n".join(entries), encoding="utf-8")
 
 
-def entry(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
+def entry(definition: EnvDefinition, described: Mapping[str, Any]) -> str:
     """An environment's part of the page."""
-    score, idle, random = (Evaluation.from_json(told[name]) for name in ("score", "doing nothing", "random actions"))
-    training, generation = told["training"], told["shots"][0]["players"][0]["generation"]
+    score, idle, random = (
+        Evaluation.from_json(described[name]) for name in ("score", "doing nothing", "random actions")
+    )
+    training, generation = described["training"], described["shots"][0]["players"][0]["generation"]
     solved = "" if definition.solved_at is None else f" (solved at {figures(definition.solved_at)})"
     if definition.pretrained:
         taken = "comes with the plugin"
@@ -67,17 +69,17 @@ def entry(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
         anchor=definition.id.lower(),
         summary=definition.summary,
         facts="\n".join(f"{name}\n: {text}\n" for name, text in facts.items()),
-        commands=commands(definition, told),
+        commands=commands(definition, described),
     )
 
 
-def commands(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
+def commands(definition: EnvDefinition, described: Mapping[str, Any]) -> str:
     """The commands that evolve a policy and make the film."""
-    name, speed, episodes = definition.id, told["speed"], len(told["shots"])
+    name, speed, episodes = definition.id, described["speed"], len(described["shots"])
     film = f"{name}.mp4{f' --speed {speed:g}' * (speed != 1)}{f' --episodes {episodes}' * (episodes != 1)}"
     given = "".join(
         f" --{option.replace('_', '-')} {','.join(map(str, value)) if isinstance(value, list) else value}"
-        for option, value in told["training"]["given"].items()
+        for option, value in described["training"]["given"].items()
     )
     if definition.pretrained:
         return (

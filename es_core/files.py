@@ -108,7 +108,7 @@ def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
             left += [path for name in reversed(folders) if not (path := parent / name).is_symlink()]
 
 
-def opened(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:
     """Open a regular file: never the target of a link, and never something that blocks.
 
     Args:
@@ -159,7 +159,7 @@ def read_whole(path: Path, most: int = _MOST) -> bytes:
         CheckpointError: the file is larger, or not a regular file.
         OSError: the file cannot be read.
     """
-    with opened(path) as file:
+    with open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise CheckpointError(f"{path} is too large: it has {size} bytes, expected at most {most}")
@@ -195,7 +195,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
         CheckpointError: a line is too long, or the path is not a regular file.
         OSError: the file cannot be read.
     """
-    with suppress(FileNotFoundError), opened(path) as file:
+    with suppress(FileNotFoundError), open_plain(path) as file:
         number = 0
         while line := file.readline(MOST_LINE + 1):
             number += 1
@@ -211,7 +211,7 @@ def append(path: Path, content: bytes) -> None:
         CheckpointError: the path is not a regular file.
         OSError: the file cannot be written, or only the beginning of ``content``.
     """
-    with naming_errors(path), opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
+    with naming_errors(path), open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
         file.write(content)
 
 
@@ -257,11 +257,11 @@ def _new(path: Path) -> IO[bytes]:
     """Open a new file; what somebody has put there is removed first."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
-        return opened(path, flags)
+        return open_plain(path, flags)
     except (FileExistsError, CheckpointError):
         with naming_errors(path):
             path.unlink()
-        return opened(path, flags)
+        return open_plain(path, flags)
 
 
 def require_folder(path: Path, what: str) -> None:

@@ -12,6 +12,7 @@ import gymnasium
 from es_core.config.checks import require_positive, require_seconds
 from es_core.config.commands import chosen_settings
 from es_core.config.given import OBJECTS
+from es_core.config.keywords import accepts_old_names
 from es_core.config.objects import resolved
 from es_core.config.strategy_defaults import STABLE_BASELINES3
 from es_core.config.train_config import TrainConfig, require_bits
@@ -90,7 +91,7 @@ class Run(RunFolder):
         return report(self, path, **options)
 
     def finetune(self, *, algorithm: str, steps: int, **options: Any) -> "Run":
-        """Go on with its best centre by gradients, in a run of its own; takes the options of ``es_core.finetune``."""
+        """Train its best centre further by gradients, in a run of its own, as ``es_core.finetune`` does."""
         return finetune(self, algorithm=algorithm, steps=steps, **options)
 
     def resume(self, **options: Any) -> "Run":
@@ -101,13 +102,14 @@ class Run(RunFolder):
         return train(config, run_dir=self.directory, resume=True, **options)
 
 
+@accepts_old_names
 def train(
     env: str | TrainConfig | Callable[..., gymnasium.Env[Any, Any]],
     *,
     run_dir: str | os.PathLike[str] | None = None,
     initial: Source | None = None,
     resume: bool | Literal["if begun"] = False,
-    changed_code: bool = False,
+    allow_changed_code: bool = False,
     max_seconds: float | None = None,
     progress: bool = True,
     loggers: Iterable[object] = (),
@@ -137,7 +139,7 @@ def train(
         resume: True: continue the run in ``run_dir``. "if begun": begin a run if there is none, else continue it, which
             ends at once if it is finished: one call for a job that a cluster starts again and again. ``initial``
             matters only at the beginning.
-        changed_code: allow environment, fitness or policy, given as objects, to have other code than the run's.
+        allow_changed_code: allow environment, fitness or policy, given as objects, to have other code than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
         progress: show a progress bar (plain lines if the output is not a terminal).
         loggers: also log the run to these implementations of the lifecycle hooks, or names of loggers.
@@ -147,7 +149,7 @@ def train(
             candidates), "ray" (like local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a
             candidate in each of its ``vector_envs`` copies, and one forward pass in torch for all of them).
         **settings: fields of TrainConfig, and other fields of PoolOptions: ``ray_address``, ``step_timeout``,
-            ``recycle_after``. ``fitness`` may also be a function or class, ``policy`` a class of
+            ``episodes_per_worker``. ``fitness`` may also be a function or class, ``policy`` a class of
             torch modules. An object that a script or notebook defines goes to local workers as a copy of its current
             state, and the config has its name and a hash of its code.
 
@@ -175,7 +177,7 @@ def train(
     """
     options, config_fields = PoolOptions.split({"workers": workers, "pool": pool, **settings})
     run_dir = Path(run_dir).absolute() if run_dir else None  # an environment may change the current folder
-    _require_resumable(resume, run_dir, initial, changed_code=changed_code)
+    _require_resumable(resume, run_dir, initial, allow_changed_code=allow_changed_code)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
     how: dict[str, Any] = {
@@ -187,7 +189,7 @@ def train(
     }
     if run_dir is not None and (is_begun(run_dir) if resume == "if begun" else resume):
         with lock(run_dir) as held:
-            run = _reopen(env, run_dir, config_fields, changed_code=changed_code)
+            run = _reopen(env, run_dir, config_fields, allow_changed_code=allow_changed_code)
             run.held = held
             restore(run)
             if run.finished:
@@ -231,7 +233,7 @@ def finetune(
     trust: bool = False,
     **options: Any,
 ) -> Run:
-    """Go on with an evolved policy by gradients, in a run of its own.
+    """Continue training an evolved policy by gradients, in a run of its own.
 
     The policy becomes the starting actor of the algorithm: the same network, normalisation of observations and way
     from outputs to actions. It stays as it is for the first ``warmup_steps`` (of ``strategy_options``), while the
@@ -288,12 +290,12 @@ def from_stable_baselines3(path: str | os.PathLike[str], env_id: str, **options:
     return checkpoint
 
 
-def _require_resumable(resume: object, run_dir: Path | None, initial: object, *, changed_code: bool) -> None:
+def _require_resumable(resume: object, run_dir: Path | None, initial: object, *, allow_changed_code: bool) -> None:
     """Refuse arguments of ``train`` that contradict each other."""
     if resume not in {True, False, "if begun"}:
         raise ValueError(f"resume must be True, False or 'if begun', got {resume!r}")
-    if changed_code and not resume:
-        raise ValueError("changed_code is for resume=True: a new run begins with the given code")
+    if allow_changed_code and not resume:
+        raise ValueError("allow_changed_code is for resume=True: a new run begins with the given code")
     if resume is True and initial is not None:
         raise ValueError("initial is for a new run: a resumed one continues from its own checkpoint")
     if resume and run_dir is None:
@@ -319,7 +321,7 @@ def _reopen(
     run_dir: str | os.PathLike[str],
     config_fields: dict[str, Any],
     *,
-    changed_code: bool,
+    allow_changed_code: bool,
 ) -> Run:
     """Open the run to resume; settings may be repeated, but only bounds may differ, and only grow."""
     given = {**(env.to_json() if isinstance(env, TrainConfig) else {}), **config_fields}
@@ -328,7 +330,7 @@ def _reopen(
         objects["env"] = env
     elif not isinstance(env, TrainConfig):
         given["env_id"] = env
-    run = Run.open(run_dir, trust=isinstance(env, TrainConfig), changed_code=changed_code, **objects)
+    run = Run.open(run_dir, trust=isinstance(env, TrainConfig), allow_changed_code=allow_changed_code, **objects)
     vouched = {*given, *("env_id" if name == "env" else name for name in objects)}
     config = run.config.continued(given)
     require_trusted(config, trust=run.trusted, vouched=vouched, where=run.directory / "config.json")

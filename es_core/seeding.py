@@ -43,8 +43,8 @@ _RANGES = {
     Purpose.FINAL: (_EPISODE_SEEDS * 13 // 8, _EPISODE_SEEDS // 8),
     Purpose.TEST: (_EPISODE_SEEDS * 7 // 4, _EPISODE_SEEDS // 4),
     Purpose.REFERENCE_BATCH: (0, _EPISODE_SEEDS),  # a part of training
-    Purpose.ELITE: (0, _EPISODE_SEEDS),  # likewise
-    Purpose.BASELINE: (0, _EPISODE_SEEDS),  # likewise
+    Purpose.ELITE: (0, _EPISODE_SEEDS),  # a part of training, too
+    Purpose.BASELINE: (0, _EPISODE_SEEDS),  # a part of training, too
 }
 
 

@@ -59,7 +59,7 @@ class BehaviourDescriber:
     def _describe(self) -> Any:
         return self._definition.load_behaviour()
 
-    def noted(self, episode: Episode) -> Episode:
+    def with_behaviour(self, episode: Episode) -> Episode:
         """Return the episode with its behaviour.
 
         Raises:

@@ -46,7 +46,7 @@ def is_comparable(name: str) -> bool:
     return re.search(rf"[#-]{_VERSION}[0-9a-f]{{8}}", name) is not None
 
 
-def keep(target: Any, name: str | None = None) -> str:
+def register_object(target: Any, name: str | None = None) -> str:
     """Name an object: by its ``module:name``, or else by a local name, under which this process keeps it.
 
     Args:

@@ -70,7 +70,7 @@ class EnvDefinition:
         recommended: TrainConfig fields that suit this environment.
         recommended_for: more of them for a strategy, by its name.
         pretrained: a checkpoint that comes with the plugin, as ``package:file.safetensors``, or None.
-        scripts: scripted policies by name, to score and film beside evolved ones: ``module:name`` of a class or
+        scripts: scripted policies by name, to score and film like evolved ones: ``module:name`` of a class or
             function that is called with the bare environment and a seed for each episode, before its reset, and
             returns what chooses its actions, ``act(observation)``. Every environment also has "random".
         summary: one line for lists.

@@ -57,4 +57,4 @@ BLANK = (
     "SDL_VIDEODRIVER=dummy draws nothing where a window is read back (offscreen does), and MuJoCo needs MUJOCO_GL=egl "
     "or osmesa"
 )
-"""What is wrong with such pictures, and what to try."""
+"""The problem with such pictures, and a remedy."""

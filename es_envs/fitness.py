@@ -83,7 +83,7 @@ _PREFIX = "es_envs.fitness:"
 
 
 def is_same_fitness(one: str, other: str) -> bool:
-    """Tell whether two names load the same fitness."""
+    """Return True if two names load the same fitness."""
     return one.removeprefix(_PREFIX) == other.removeprefix(_PREFIX)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-_ADVICE = "put it into a module of its own (a .py file beside your script) and import it from there"
+_ADVICE = "put it into a module of its own (a .py file next to your script) and import it from there"
 _LOCAL = re.compile(r"(?!final_info:)[^:#]+:[^:#]+#s?[0-9a-f]{8}")
 
 _objects: dict[str, Any] = {}  # by local name
@@ -92,7 +92,7 @@ def remember(target: Any, name: str) -> None:
         del _packed[names]
 
 
-def packed(named: Iterable[str]) -> bytes:
+def pack(named: Iterable[str]) -> bytes:
     """Pickle those of these objects that have local names, only for a child of this process; empty: there are none.
 
     They are pickled in one piece, since they may share globals. All children get them as they were the first time.

@@ -24,7 +24,7 @@ def check() -> None:
 
 
 def is_from_signal(error: BaseException) -> bool:
-    """Tell whether a signal has raised an error, rather than an environment.
+    """Return True if a signal has raised an error, rather than an environment.
 
     Where Python's own handler of Ctrl-C is in place, as in a script, nobody knows, and it may be the user's.
     """

@@ -318,7 +318,7 @@ class Registry:
         for env_id, definition in definitions.items():
             claims = self._claims.setdefault(env_id, [])
             claims.append(definition)
-            chosen = _chosen(claims)
+            chosen = _overriding(claims)
             self._definitions.pop(env_id, None)
             if len(chosen) == 1:
                 self._definitions[env_id] = chosen[0]
@@ -327,7 +327,7 @@ class Registry:
     def _clash(self, env_id: str) -> str:
         # A plugin that is refused may have the name of one that is not.
         origins = {plugin.name: plugin.distribution for plugin in self._plugins if env_id in plugin.ids}
-        names = [str(definition.plugin) for definition in _chosen(self._claims[env_id])]
+        names = [str(definition.plugin) for definition in _overriding(self._claims[env_id])]
         rivals = " and ".join(f"plugin {name!r} (distribution {origins[name]!r})" for name in names)
         leave = " or ".join(f"ES_ENVS_DISABLE_PLUGINS={origins[name]}" for name in names)
         return f"{env_id!r} is registered by {rivals}, so neither gets it: disable one with {leave}"
@@ -435,7 +435,7 @@ def _definitions_of(plugin: object, entry_point: EntryPoint) -> dict[str, EnvDef
     return definitions
 
 
-def _chosen(claims: Sequence[EnvDefinition]) -> Sequence[EnvDefinition]:
+def _overriding(claims: Sequence[EnvDefinition]) -> Sequence[EnvDefinition]:
     """Candidate definitions of an id: those that override, if there are any, else all."""
     return [definition for definition in claims if definition.override] or claims
 

@@ -48,7 +48,7 @@ class LastingStream:
                 silence(self._stream.fileno())
 
     def _is_unread(self, error: OSError) -> bool:
-        """Tell whether an error means that nobody reads the stream any more."""
+        """Return True if an error means that nobody reads the stream any more."""
         if error.errno == errno.EIO:  # of a terminal that was closed, or of a disk
             return stat.S_ISCHR(os.fstat(self._stream.fileno()).st_mode)
         return isinstance(error, ConnectionError)  # BrokenPipeError, too

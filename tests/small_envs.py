@@ -300,7 +300,7 @@ def luck(episode):
 
 
 def confirms(episode):
-    """Tell whether the episode confirms a centre, by the range of its seed."""
+    """Return True if the episode confirms a centre, by the range of its seed."""
     return 1.5 <= episode.seed / 2**30 < 1.625
 
 

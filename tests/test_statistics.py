@@ -134,7 +134,7 @@ def test_a_number_has_as_many_digits_as_its_interval_allows(value, interval, tex
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3])
-def test_the_ends_of_an_interval_are_told_apart_whatever_its_scale(scale):
+def test_the_ends_of_an_interval_differ_at_any_scale(scale):
     low, mid, high = (figures(each * scale, (0.9 * scale, 1.1 * scale)) for each in (0.9, 1.0, 1.1))
     assert len({low, mid, high}) == 3
     text = str(scored(*(scale * np.linspace(-1.001, -0.999, 30))))

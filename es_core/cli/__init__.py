@@ -19,7 +19,8 @@ from typing import Any
 import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.arguments import Parser
-from es_core.cli.output import say, say_error, stdout_for_results, tolerate_narrow_encodings
+from es_core.cli.output import log, log_error, stdout_for_results, tolerate_narrow_encodings
+from es_core.config.keywords import with_new_options
 from es_envs import interruption
 from es_envs.streams import lasting_streams, open_closed_streams
 from es_envs.text import warning_line
@@ -99,7 +100,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             import argcomplete
 
             argcomplete.autocomplete(parser, always_complete_options=False)
-        words = sys.argv[1:] if arguments is None else arguments
+        words = list(with_new_options(sys.argv[1:] if arguments is None else arguments))
         options, unknown = parser.parse_known_args(words or ["--help"])
         if unknown:
             options.parser.error(_unrecognized(unknown, options.parser.options))
@@ -110,13 +111,13 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         interruption.check()
     except KeyboardInterrupt as error:
         number = error.args[0] if isinstance(error, _Terminated) else signal.SIGINT
-        say_error("interrupted" if number == signal.SIGINT else "terminated", error)
+        log_error("interrupted" if number == signal.SIGINT else "terminated", error)
         return 128 + int(number)
     except (es_envs.UnknownEnvError, ValueError, TypeError) as error:
-        say_error(f"error: {error}", error)
+        log_error(f"error: {error}", error)
         return 2
     except MemoryError as error:
-        say_error(f"error: not enough memory: {error}", error)
+        log_error(f"error: not enough memory: {error}", error)
         return 1
     except Exception as error:
         import gymnasium
@@ -135,7 +136,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             | ImportError
             | gymnasium.error.Error,  # such as that of a package which an environment needs
         ):
-            say_error(f"error: {error}", error)
+            log_error(f"error: {error}", error)
             return 1
         raise
     return code
@@ -151,7 +152,7 @@ def _unrecognized(words: Sequence[str], options: Sequence[str]) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    say(warning_line(message))
+    log(warning_line(message))
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import es_envs
 from es_core.config.checks import AUTO
+from es_core.config.keywords import field_name, keyword
 from es_core.pools.options import PoolOptions
 
 TRUST_HELP = "let the run's files name modules outside the installed plugins"
@@ -22,7 +23,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose help and errors are short: some commands have eighty options.
 
     It takes no abbreviations of options, which the next option that is added could make ambiguous. Settings, which
-    ``add_setting`` adds, stand in the help of ``--help-all`` alone.
+    ``add_setting`` adds, are in the help of ``--help-all`` alone.
     """
 
     def __init__(self, **how: Any) -> None:
@@ -31,14 +32,14 @@ class Parser(argparse.ArgumentParser):
         self._settings: list[tuple[argparse.Action, str]] = []
 
     def add_setting(self, group: Any, *names: str, help_text: str, **how: Any) -> None:
-        """Add an option to a group of which only ``--help-all`` tells."""
+        """Add an option to a group that only ``--help-all`` shows."""
         if not self._settings:
             self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all settings and exit")
             self.epilog = f"All settings: `{self.prog} --help-all`"
         self._settings.append((group.add_argument(*names, help=argparse.SUPPRESS, **how), help_text))
 
     def show_settings(self) -> None:
-        """Let the help tell of the settings, too."""
+        """Show the settings in the help, too."""
         for action, text in self._settings:
             action.help = text
         self.epilog = "Settings have these defaults unless the strategy or the environment sets others."
@@ -129,10 +130,11 @@ def add_run_dir(sub: argparse.ArgumentParser) -> None:
 
 
 def config_fields(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of TrainConfig that were given."""
+    """Return the settings that were given, as arguments of ``train``."""
     from es_core.config.train_config import option_fields
 
-    return {field.name: getattr(options, field.name) for field in option_fields() if hasattr(options, field.name)}
+    names = [keyword(field.name) for field in option_fields()]
+    return {name: getattr(options, name) for name in names if hasattr(options, name)}
 
 
 def execution(options: argparse.Namespace) -> dict[str, Any]:
@@ -259,7 +261,7 @@ def add_config_options(sub: Parser, shown: Sequence[str] = ()) -> None:
 
     Args:
         sub: the command's parser.
-        shown: fields of which the short help tells, too, in this order.
+        shown: fields that the short help shows, too, in this order.
     """
     from es_core.config.train_config import option_fields
 
@@ -280,7 +282,7 @@ def add_config_option(sub: argparse.ArgumentParser, field: "Field[Any]", help_te
 
 
 def _flag(field: "Field[Any]") -> tuple[str]:
-    return (f"--{field.name.replace('_', '-')}",)
+    return (f"--{keyword(field.name).replace('_', '-')}",)
 
 
 def _help(field: "Field[Any]") -> str:
@@ -290,7 +292,7 @@ def _help(field: "Field[Any]") -> str:
 
 def _kind(field: "Field[Any]") -> dict[str, Any]:
     """Return how argparse reads the option of a field."""
-    if field.type is bool:
+    if field.type is bool or field.name == "stop_when":
         return {"action": argparse.BooleanOptionalAction, "default": argparse.SUPPRESS}
     parse, metavar = _parse(field.type, automatic=field.default == AUTO)
     return {"type": parse, "default": argparse.SUPPRESS, "metavar": metavar}
@@ -375,7 +377,7 @@ def parse_search(text: str) -> tuple[str, Any]:
     from es_core.config.train_config import option_fields, unknown_field
 
     name, _, values = (part.strip() for part in text.partition("="))
-    name = name.replace("-", "_")
+    name = field_name(name.replace("-", "_"))
     known = {field.name: field for field in option_fields()}
     if name not in known:
         raise TypeError(unknown_field(name, set(known)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import es_envs
 from es_core.cli.arguments import add_command, add_env_id
-from es_core.cli.output import command_line, print_json, print_sheet, print_table, put, say
+from es_core.cli.output import command_line, log, print_json, print_result, print_sheet, print_table
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_envs import registry
 from es_envs.closing import closing_env
@@ -36,7 +36,7 @@ def _list(options: argparse.Namespace) -> None:
         return
     print_table([(env_id, plugin or "", summary) for env_id, plugin, summary in rows], names=0)
     if not rows:
-        say("no plugin registers an environment; Gymnasium's ids work, too, such as CartPole-v1")
+        log("no plugin registers an environment; Gymnasium's ids work, too, such as CartPole-v1")
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -71,11 +71,11 @@ def _show(options: argparse.Namespace) -> None:
         ("behaviour", str(definition.behaviour)),
         ("step limit", str(definition.max_episode_steps or "none")),
         ("solved at", _goal(definition)),
-        ("randomize", _listed(definition.randomize)),
+        ("randomize", _settings_text(definition.randomize)),
         ("can vary", ", ".join(variations)),
-        ("recommended", _listed(definition.recommended)),
+        ("recommended", _settings_text(definition.recommended)),
         ("chosen", make_plan(policy).why),
-        *((f"for {strategy}", _listed(settings)) for strategy, settings in definition.recommended_for.items()),
+        *((f"for {strategy}", _settings_text(settings)) for strategy, settings in definition.recommended_for.items()),
         ("scripts", ", ".join(definition.scripts)),
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
@@ -88,7 +88,7 @@ def _goal(definition: es_envs.EnvDefinition) -> str:
     return f"{definition.solved_at:g}"
 
 
-def _listed(settings: Mapping[str, Any]) -> str:
+def _settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
@@ -117,7 +117,7 @@ def _check(options: argparse.Namespace) -> int:
         except StopIteration as end:
             report = end.value
             break
-        # What several checks say stands once.
+        # What several checks say is printed once.
         text = " ".join((result.message or result.question).split())
         if not options.json and text not in seen:
             print_table([(result.status.ljust(len("skipped")), text)])
@@ -128,7 +128,7 @@ def _check(options: argparse.Namespace) -> int:
             {**asdict(report), **{name: value if math.isfinite(value) else None for name, value in costs.items()}}
         )
     elif math.isfinite(report.step_microseconds):
-        put(
+        print_result(
             f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "
             f"{_starts(report.distinct_starts)}"
         )

@@ -33,7 +33,7 @@ def add_film(sub: argparse.ArgumentParser) -> None:
     chosen.add_argument("--generations", type=_numbers, metavar="G,G", help="centres of these generations")
     chosen.add_argument("--every", type=int, metavar="K", help="centres of every K-th generation with a checkpoint")
     chosen.add_argument(
-        "--beside", nargs="+", default=(), metavar="RUN", help="the policies of other runs, in the same environment"
+        "--compare", nargs="+", default=(), metavar="RUN", help="the policies of other runs, in the same environment"
     )
     who.add_argument(
         "--population", type=int, metavar="N", help="the first N candidates of the generation, or of each generation"
@@ -61,12 +61,25 @@ def film_options(options: argparse.Namespace) -> dict[str, Any]:
     """The fields of ``FilmOptions`` for these options.
 
     Raises:
-        ValueError: ``--every`` is given for something without checkpoints.
+        ValueError: options exclude each other, or ``--every`` is given for something without checkpoints.
     """
     from es_core.video.options import FilmOptions
 
-    if options.beside and options.beside[-1].endswith((".mp4", ".gif")):
-        raise ValueError(f"--beside takes all names behind it: write the film's, {options.beside[-1]}, before it")
+    if options.compare and options.compare[-1].endswith((".mp4", ".gif")):
+        raise ValueError(
+            f"--compare takes all names that follow it: write the film's name, {options.compare[-1]}, before it"
+        )
+    several = {
+        "--every": options.every,
+        "--evolution": options.generations == "auto",
+        "--generations": options.generations,
+    }
+    if chosen := [name for name, value in several.items() if value]:
+        for name in ("generation", "candidate"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"--{name} films one generation, and {chosen[0]} films several: leave out one of the two"
+                )
     given = {field.name: getattr(options, field.name) for field in fields(FilmOptions) if hasattr(options, field.name)}
     if options.every is not None:
         given["generations"] = _every(options.source, options.every, trust=options.trust_names)
@@ -101,7 +114,7 @@ def make_film(
 
 
 def _default_film(options: argparse.Namespace) -> Path:
-    """Path of a new file: in the folder ``videos`` of a run, beside a checkpoint, or else in the current folder."""
+    """Path of a new file: in the folder ``videos`` of a run, next to a checkpoint, or else in the current folder."""
     source = Path(options.source)
     if options.pretrained or options.script is not None:
         folder = Path.cwd()

@@ -57,19 +57,19 @@ def stdout_for_results() -> Iterator[None]:
             _STDOUT.reset(token)
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Print a line on stderr."""
     print(printable(text), file=sys.stderr)
 
 
-def put(text: object) -> None:
+def print_result(text: object) -> None:
     """Print a line of the result."""
     print(printable(str(text)), file=_STDOUT.get(), flush=True)
 
 
-def say_error(text: str, error: BaseException) -> None:
+def log_error(text: str, error: BaseException) -> None:
     """Print an error and its notes."""
-    say("\n".join([text, *getattr(error, "__notes__", ())]))
+    log("\n".join([text, *getattr(error, "__notes__", ())]))
 
 
 def command_line(*words: object) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from es_core.cli.arguments import add_command
-from es_core.cli.output import command_line, print_json, put, say
+from es_core.cli.output import command_line, log, print_json, print_result
 
 
 def add(commands: Any) -> None:
@@ -40,13 +40,13 @@ def _new(options: argparse.Namespace) -> None:
     if options.json:
         print_json(asdict(plugin))
         return
-    put(plugin.folder)
+    print_result(plugin.folder)
     if options.quiet:
         return
-    say("it works as it is; next:")
-    say(f"  cd {plugin.folder}")
-    say('  pip install -e ".[test]"')
-    say("  pytest")
+    log("it is ready to use; next:")
+    log(f"  cd {plugin.folder}")
+    log('  pip install -e ".[test]"')
+    log("  pytest")
     for command in (("check", plugin.env_id), ("train", plugin.env_id)):
-        say(f"  {command_line(*command)}")
-    say("  es-envs record RUN        # the folder that train prints")
+        log(f"  {command_line(*command)}")
+    log("  es-envs record RUN        # the folder that train prints")

@@ -22,7 +22,7 @@ from es_core.cli.arguments import (
     chosen_episodes,
 )
 from es_core.cli.films import add_film, film_options, make_film, scores
-from es_core.cli.output import print_json, print_table, put, say
+from es_core.cli.output import log, print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from es_envs import Episode
@@ -138,7 +138,7 @@ def _source(path: str, options: argparse.Namespace) -> Any:
         return path
     run = Run.open(path, trust=options.trust_names)
     if options.generation not in run.checkpoint_generations() and 0 <= options.generation <= len(run.history):
-        say(f"generation {options.generation} has no checkpoint: it is rebuilt from the log in metrics.jsonl")
+        log(f"generation {options.generation} has no checkpoint: it is rebuilt from the log in metrics.jsonl")
     return run
 
 
@@ -157,9 +157,9 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.json:
         print_json(score.to_json())
     else:
-        put(f"fitness {score}")
+        print_result(f"fitness {score}")
         if len(score.fitnesses) > 1:
-            put("by name: " + ", ".join(f"{name} {figures(value)}" for name, value in score.fitnesses.items()))
+            print_result("by name: " + ", ".join(f"{name} {figures(value)}" for name, value in score.fitnesses.items()))
 
 
 def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
     ]
     print_table([["what varies", "range", "widest", *heads], *rows])
     found.save(page)
-    say(f"page: {page}")
+    log(f"page: {page}")
 
 
 def _collect(options: argparse.Namespace) -> None:
@@ -204,10 +204,10 @@ def _collect(options: argparse.Namespace) -> None:
         print_json({**asdict(dataset), "path": str(dataset.path)})
         return
     episodes = counted(dataset.episodes, "episode")
-    say(f"{episodes}, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}; to read them:")
+    log(f"{episodes}, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}; to read them:")
     load = f'import minari; minari.load_dataset("{dataset.dataset_id}")'
-    say(f"MINARI_DATASETS_PATH={shlex.quote(str(Path(options.folder).resolve()))} {shlex.join(['python', '-c', load])}")
-    put(dataset.path)
+    log(f"MINARI_DATASETS_PATH={shlex.quote(str(Path(options.folder).resolve()))} {shlex.join(['python', '-c', load])}")
+    print_result(dataset.path)
 
 
 def _record(options: argparse.Namespace) -> None:
@@ -217,8 +217,8 @@ def _record(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
     else:
-        put(path)
-        say(scores(path, episodes))
+        print_result(path)
+        log(scores(path, episodes))
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -234,12 +234,12 @@ def _export(options: argparse.Namespace) -> None:
     if options.json:
         print_json(asdict(exported))
         return
-    put(exported.path)
+    print_result(exported.path)
     agreement = f"actions that differ by at most {exported.largest_difference:.1g}"
     if exported.largest_difference == 0:
         agreement = "the same actions"
     tied = f", except for {exported.near_ties} near ties" if exported.near_ties else ""
-    say(f"the policy and its file take {agreement} for {exported.observations} observations{tied}")
+    log(f"the policy and its file take {agreement} for {exported.observations} observations{tied}")
 
 
 def _watch(options: argparse.Namespace) -> None:
@@ -248,7 +248,7 @@ def _watch(options: argparse.Namespace) -> None:
     def show(episode: "Episode", generation: int) -> None:
         if not options.json:
             line = f"generation {generation}: fitness {episode.fitness:z.2f} in {episode.length} steps"
-            put(line)
+            print_result(line)
 
     how = {"live": options.live, "on_episode": show, "progress": not options.quiet, **chosen_episodes(options)}
     episodes = watch(_policy(options), **how)
@@ -275,8 +275,10 @@ def _replay(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"reproduced": False, "fitness": episode.fitness, "length": episode.length})
     else:
-        put(f"not reproduced: the episode ended after {episode.length} steps with fitness {episode.fitness:z.2f}")
-        say(
+        print_result(
+            f"not reproduced: the episode ended after {episode.length} steps with fitness {episode.fitness:z.2f}"
+        )
+        log(
             "either it never failed (failed_candidates in metrics.jsonl names the seeds of those that did), or its "
             "failure depends on more than the seed: earlier episodes in the same process, a file, the time"
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command, add_trust
-from es_core.cli.output import command_line, print_json, print_table, put, say
+from es_core.cli.output import command_line, log, print_json, print_result, print_table
 from es_envs.registry import plain_id
 
 _NAME = 22  # characters of an environment's id: the table fits 80 columns
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Add these commands."""
-    sub = add_command(commands, "runs", _runs, "list runs: their state, fitness, steps, age, and how to go on")
+    sub = add_command(commands, "runs", _runs, "list runs: their state, fitness, steps, age, and how to continue")
     sub.add_argument(
         "folder", nargs="?", default="runs", metavar="FOLDER", help="runs in it, at any depth (default: %(default)s)"
     )
@@ -61,7 +61,7 @@ def _runs(options: argparse.Namespace) -> None:
         print_json([asdict(run) for run in runs])
         return
     if not runs:
-        say(f"there are no runs in {options.folder}: {command_line('train', 'ID')} makes one")
+        log(f"there are no runs in {options.folder}: {command_line('train', 'ID')} makes one")
         return
     rows = [("environment", "state", "fitness", "success", "generation", "steps", "age")]
     for run in runs:
@@ -85,7 +85,7 @@ def _report(options: argparse.Namespace) -> None:
 
     page = _page(options, options.page)
     if options.follow:
-        say(f"page, until the run ends: {page or Path(options.run) / 'report.html'}")
+        log(f"page, until the run ends: {page or Path(options.run) / 'report.html'}")
     path = report(
         options.run,
         page,
@@ -97,7 +97,7 @@ def _report(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"path": str(path)})
     else:
-        put(path)
+        print_result(path)
 
 
 def _page(options: argparse.Namespace, name: str | None) -> str | None:
@@ -121,7 +121,7 @@ def _compare(options: argparse.Namespace) -> None:
         print_json({**comparison.to_json(), "path": str(path)})
         return
     print_comparison(comparison)
-    say(f"page: {path}")
+    log(f"page: {path}")
 
 
 def print_comparison(comparison: "Comparison") -> None:
@@ -148,4 +148,4 @@ def print_comparison(comparison: "Comparison") -> None:
         found = contrast.difference
         p = "unknown: too few runs, or no scatter" if found.p is None else f"{found.p:.3g}"
         what = f"{contrast.measure}: {contrast.group} against {contrast.against}"
-        put(f"{what}: {found.value:+.4g}, p = {p} ({found.test})")
+        print_result(f"{what}: {found.value:+.4g}, p = {p} ({found.test})")

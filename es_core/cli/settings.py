@@ -15,7 +15,7 @@ from es_core.cli.arguments import (
     parse_search,
     pool_options,
 )
-from es_core.cli.output import print_json, print_table, put, say
+from es_core.cli.output import log, print_json, print_result, print_table
 
 _SHOWN_TRIALS = 10
 
@@ -58,7 +58,7 @@ def _bench(options: argparse.Namespace) -> None:
 
     require_seconds("seconds", options.seconds)
     if not options.quiet:
-        say(f"measuring {options.env_id} for {options.seconds:g} seconds")
+        log(f"measuring {options.env_id} for {options.seconds:g} seconds")
     result = bench(
         options.env_id,
         workers=options.workers,
@@ -77,14 +77,14 @@ def _bench(options: argparse.Namespace) -> None:
     times = {"the environment": result.environment, "the policy": result.policy, "the rest": result.rest}
     total = sum(times.values())
     parts = ", ".join(f"{name} {value:.2f} µs ({percent(value / total)})" for name, value in times.items())
-    put(f"\nA step takes one worker {total:.2f} µs: {parts}.")
+    print_result(f"\nA step takes one worker {total:.2f} µs: {parts}.")
     if result.candidates < result.population_size or result.episode_cap is not None:
         cut = "" if result.episode_cap is None else f", and of their episodes the first {result.episode_cap} steps"
         played = f"only {result.candidates} of {result.population_size} candidates{cut}"
-        say(f"There was time for {played}: the rest looks larger than it is (--seconds gives more time).")
+        log(f"There was time for {played}: the rest looks larger than it is (--seconds gives more time).")
     if result.advice:
-        say(result.advice)
-    say(f"Recommended: --workers {result.workers}, the fewest that are nearly as fast as the fastest.")
+        log(result.advice)
+    log(f"Recommended: --workers {result.workers}, the fewest that are nearly as fast as the fastest.")
 
 
 def _searches(texts: Sequence[str]) -> dict[str, Any]:
@@ -134,8 +134,8 @@ def _tune(options: argparse.Namespace) -> None:
         for trial in best
     ]
     print_table([("trial", "solved", *success, "fitness", "steps", *result.best.settings), *rows])
-    put(f"\n{command}")
+    print_result(f"\n{command}")
     states = [trial.state for trial in result.trials]
-    say(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
+    log(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
     again = run_command("evaluate", result.run.config, result.run.directory, trusted=True)
-    say(f"Next: the command above; what it makes is already there: {again}")
+    log(f"Next: the command above; what it makes is already there: {again}")

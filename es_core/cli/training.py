@@ -21,8 +21,9 @@ from es_core.cli.arguments import (
     config_fields,
     execution,
 )
-from es_core.cli.output import command_line, print_json, put, say
+from es_core.cli.output import command_line, log, print_json, print_result
 from es_core.cli.reports import print_comparison
+from es_core.config.keywords import to_fields
 
 if TYPE_CHECKING:
     from es_core.cli.arguments import Parser
@@ -76,7 +77,9 @@ def add(commands: Any) -> None:
     add_training(sub)
     add_trust(sub)
 
-    sub = add_command(commands, "finetune", _finetune, "go on with an evolved policy by gradients, in a run of its own")
+    sub = add_command(
+        commands, "finetune", _finetune, "continue training an evolved policy by gradients, in a run of its own"
+    )
     sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
     sub.add_argument(
         "--algorithm",
@@ -180,6 +183,7 @@ def _settings(options: argparse.Namespace) -> "tuple[str | TrainConfig, dict[str
         config = replace(config, schedule_generations=None)
     if options.env_id not in {None, config.env_id}:
         raise ValueError(f"{options.config} is for {config.env_id}, not for {options.env_id}: leave out one of the two")
+    given = to_fields(given)
     config = replace(config, **given, decided=tuple(name for name in config.decided if name not in given))
     require_trusted(config, trust=options.trust_names, vouched={*given}, where=options.config)
     return config, {}
@@ -195,10 +199,10 @@ def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None
     print_comparison(comparison)
     if stopped := sum(not run.finished for run in runs):
         folder = shell_line(["--run-dir", str(runs[0].directory.parent)])
-        say(f"{stopped} of {len(runs)} runs are not at their end: the same command with {folder} continues.")
+        log(f"{stopped} of {len(runs)} runs are not at their end: the same command with {folder} continues.")
     scored = [(run.best_score[1].mean, run) for run in runs if run.best_score is not None]
     best = max(scored, key=itemgetter(0))[1] if scored else runs[0]
-    say(f"Next: {command_line('compare', runs[0].directory.parent)}; {_command('record', best)}")
+    log(f"Next: {command_line('compare', runs[0].directory.parent)}; {_command('record', best)}")
 
 
 def _resume(options: argparse.Namespace) -> None:
@@ -234,18 +238,20 @@ def _demo(options: argparse.Namespace) -> None:
             or "its plugin is not installed"
         )
         raise RuntimeError(f"the demo needs {DEMO_ENV}: {found}")
-    say(f"Evolving a policy for {DEMO_ENV}: {es_envs.definition(DEMO_ENV).summary}")
+    log(f"Evolving a policy for {DEMO_ENV}: {es_envs.definition(DEMO_ENV).summary}")
     run = train(
         DEMO_ENV, run_dir=options.run_dir, workers=options.workers, seed=options.seed, progress=not options.quiet
     )
-    say("Scoring it on 100 unseen starts")
-    put(f"fitness {run.evaluate(workers=options.workers, progress=not options.quiet)}; the best possible is 500")
+    log("Scoring it on 100 unseen starts")
+    print_result(
+        f"fitness {run.evaluate(workers=options.workers, progress=not options.quiet)}; the best possible is 500"
+    )
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
-    say("Filming the first of those episodes")
+    log("Filming the first of those episodes")
     size = {name: getattr(options, name) for name in ("width", "height", "aspect")}
     run.record(path, **size, workers=options.workers, progress=not options.quiet)
-    put(f"film: {path}")
-    say(
+    print_result(f"film: {path}")
+    log(
         f"Next: {command_line('train', 'RaceCar-v0')} (a few minutes), {command_line('list')}, {command_line('--help')}"
     )
 
@@ -262,7 +268,7 @@ def _run(train: "Callable[..., Run]", options: argparse.Namespace, *source: Any,
     played: list[GenerationStats] = []
     run = train(*source, on_generation=played.append, **how)
     if not played and run.end is not None:
-        say(f"nothing to do in {run.directory}")
+        log(f"nothing to do in {run.directory}")
     _report_run(run, options)
 
 
@@ -284,20 +290,20 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         }
         print_json(summary)
         return
-    put(run.directory)
+    print_result(run.directory)
     if last is not None:
         at_the_end = last.total_steps - last.search_steps
         training = last.total_steps - sum(stats.evaluation_steps for stats in run.history)
         steps = f"{figures(training)} in training, {figures(last.search_steps - training)} to choose centres"
         more = f", {figures(at_the_end)} for the scores at the end" if at_the_end else ""
-        say(f"{_ending(run)}; environment steps: {steps}{more}")
+        log(f"{_ending(run)}; environment steps: {steps}{more}")
     if sentence := advice(run.history, restarts=run.config.restarts):
-        say(f"advice: {sentence}")
+        log(f"advice: {sentence}")
     if best is not None:
         unseen = " from starts that no decision has seen" if last is not None and last.verdict else ""
-        say(f"best centre, of generation {best[0]}: fitness {best[1]}{unseen}")
+        log(f"best centre, of generation {best[0]}: fitness {best[1]}{unseen}")
     verbs = ("evaluate", "record", "report")
-    say(f"Next: {'; '.join(_command(verb, run) for verb in verbs)}")
+    log(f"Next: {'; '.join(_command(verb, run) for verb in verbs)}")
 
 
 def _command(verb: str, run: "RunFolder") -> str:
@@ -308,7 +314,7 @@ def _command(verb: str, run: "RunFolder") -> str:
 
 
 def _ending(run: "Run") -> str:
-    """Return where the run stands, and why it ended there if it has."""
+    """Return how far the run has come, and why it ended there if it has."""
     from es_core.training.rules.plateau import PLATEAU
 
     last = run.history[-1].generation

@@ -47,7 +47,7 @@ def largest_population(config: Plan) -> int:
 
 
 def most_doublings(config: Plan) -> int:
-    """How often the steps of a generation may double in a search."""
+    """Number of times that the steps of a generation may double in a search."""
     steps = config.steps_per_generation
     return 0 if steps is None else ((config.steps_limit or steps) // steps).bit_length() - 1
 

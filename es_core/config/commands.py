@@ -7,6 +7,7 @@ from typing import Any
 
 import es_envs
 from es_core.config.given import is_left_open
+from es_core.config.keywords import to_keywords
 from es_core.config.objects import given_objects
 from es_core.config.train_config import TrainConfig, option_fields
 from es_core.config.trust import require_trusted
@@ -20,19 +21,19 @@ def default_settings(config: TrainConfig) -> TrainConfig:
         UnknownEnvError: the environment is not installed.
         ValueError, PluginError: it cannot be used as it is.
     """
-    return TrainConfig.for_env(config.env_id, **_chosen(config))
+    return TrainConfig.for_env(config.env_id, **_decisive_settings(config))
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """The fields of a config, as JSON holds them, that are not the usual ones.
+    """The fields of a config, as JSON holds them, that differ from the defaults.
 
     Raises:
-        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+        UnknownEnvError, ValueError, PluginError: as for ``default_settings``.
     """
     here, default = config.to_json(), default_settings(config).to_json()
     if any(here[name] not in {None, default[name]} for name in ("max_steps", "max_episodes")):
         default["generations"] = None  # unless they are given, too
-    chosen = {*config.decided, "engine", "device"}  # by the run, as one with the usual settings would, too
+    chosen = {*config.decided, "engine", "device"}  # by the run, as one with default settings would, too
     changed = {
         field.name: here[field.name]
         for field in option_fields()
@@ -45,12 +46,12 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def chosen_settings(config: TrainConfig) -> dict[str, Any]:
-    """Fields that, given to ``train``, make this config; values as JSON holds them.
+    """Arguments of ``train`` that make this config; values as JSON holds them.
 
     Raises:
-        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+        UnknownEnvError, ValueError, PluginError: as for ``default_settings``.
     """
-    return {**_chosen(config), **changed_settings(config)}
+    return to_keywords({**_decisive_settings(config), **changed_settings(config)})
 
 
 def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, **changed: Any) -> str:
@@ -63,7 +64,7 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
         **changed: settings in the place of the other one's: numbers, and True for a flag.
 
     Raises:
-        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+        UnknownEnvError, ValueError, PluginError: as for ``default_settings``.
     """
     initial = Path(directory) / "initial.safetensors"
     if only_in_script(config):
@@ -119,12 +120,12 @@ def run_command(
     if only_in_script(config):
         given = [f"{name}={value!r}" for name, value in options.items()]
         objects = [] if verb == "report" else [f"{name}={value}" for name, value in given_objects(config).items()]
-        opened = ", ".join([repr(str(directory)), *(["trust=True"] if trust else []), *objects])
+        opening = ", ".join([repr(str(directory)), *(["trust=True"] if trust else []), *objects])
         if verb in {"replay", "watch"}:
-            run = f"Run.open({opened})" if objects else opened
+            run = f"Run.open({opening})" if objects else opening
             return f"es_core.{verb}({', '.join([run, *given])})"
         film = ["'film.mp4'"] if verb == "record" else []
-        return f"Run.open({opened}).{verb}({', '.join([*film, *given])})"
+        return f"Run.open({opening}).{verb}({', '.join([*film, *given])})"
     return shell_line([*_program(trust), verb, str(directory), *_option_words(options), *trust])
 
 
@@ -145,14 +146,14 @@ def _trust(config: TrainConfig, *, trusted: bool) -> list[str]:
 
 
 def only_in_script(config: TrainConfig) -> bool:
-    """Tell whether no command can make the run: a script has registered its environment, or given it an object."""
+    """Return True if no command can make the run: a script has registered its environment, or given it an object."""
     env_id = config.env_id
     registered = env_id in es_envs.env_ids() and es_envs.definition(env_id).plugin is None
     return registered or bool(given_objects(config))
 
 
-def _chosen(config: TrainConfig) -> dict[str, Any]:
-    """The settings on which the usual values of others depend."""
+def _decisive_settings(config: TrainConfig) -> dict[str, Any]:
+    """The settings on which the defaults of others depend."""
     default = TrainConfig.for_env(config.env_id)
     names = {"strategy", "fitness"} - {*config.decided}
     return {name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(default, name)}

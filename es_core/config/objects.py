@@ -9,7 +9,7 @@ from typing import Any
 import es_envs
 from es_core.config.train_config import BITS, TrainConfig
 from es_envs import EnvDefinition, import_path
-from es_envs.code_hash import code_hash, is_comparable, keep
+from es_envs.code_hash import code_hash, is_comparable, register_object
 
 _FIELDS = {"env_id": "env", "fitness": "fitness", "policy": "policy"}
 """The fields of a config that may name an object, and the arguments that take it."""
@@ -47,17 +47,17 @@ def provide(
     env: Callable[..., Any] | None = None,
     fitness: Callable[..., Any] | None = None,
     policy: Callable[..., Any] | None = None,
-    changed_code: bool = False,
+    allow_changed_code: bool = False,
 ) -> None:
     """Register the objects that a config names, which the caller gives again.
 
     Args:
         config: the run's config.
         env: the environment's class or factory, if the config names one.
-        fitness: likewise.
-        policy: likewise.
-        changed_code: allow objects with other code than the config's; a warning says so. Names that older versions of
-            es-envs gave do not tell whether the code is another: such objects are allowed with a warning, too.
+        fitness: the fitness function, if the config names one.
+        policy: the class of the policy, if the config names one.
+        allow_changed_code: allow objects with other code than the config's, with a warning. Names that older versions
+            of es-envs gave do not show whether the code is another: such objects are allowed with a warning, too.
 
     Raises:
         ValueError: the config names no such object, or one with other code, or it cannot be copied.
@@ -66,23 +66,23 @@ def provide(
         if given is None:
             continue
         stored = str(getattr(config, field))
-        name = _env_id(given) if field == "env_id" else keep(given)
+        name = _env_id(given) if field == "env_id" else register_object(given)
         if name != stored:
             if not is_object(stored):
                 raise ValueError(f"{_FIELDS[field]}: the run has {field}={stored!r}, got {name!r}; leave it out")
             message = f"{_FIELDS[field]}: the run began with the code of {stored!r}, but {name!r} has other code"
-            if not is_comparable(stored) and _written(name) == _written(stored):
+            if not is_comparable(stored) and _name_in_script(name) == _name_in_script(stored):
                 message = (
-                    f"{_FIELDS[field]}: an older version of es-envs named {stored!r}, in a way that does not tell "
+                    f"{_FIELDS[field]}: an older version of es-envs named {stored!r}, in a way that does not show "
                     f"whether {name!r} has other code"
                 )
-            elif not changed_code:
-                raise ValueError(f"{message}; to use it nevertheless, pass changed_code=True")
+            elif not allow_changed_code:
+                raise ValueError(f"{message}; to use it nevertheless, pass allow_changed_code=True")
             warnings.warn(f"{message}; it is used nevertheless", RuntimeWarning, stacklevel=4)
         if field == "env_id":
             _define(given, config.to_json(), stored)
         elif name != stored:
-            keep(given, stored)
+            register_object(given, stored)
 
 
 def given_objects(config: TrainConfig) -> dict[str, str]:
@@ -91,7 +91,7 @@ def given_objects(config: TrainConfig) -> dict[str, str]:
     An object without a name has that of its argument, so that what is printed is Python.
     """
     found = {argument: str(getattr(config, field)) for field, argument in _FIELDS.items()}
-    return {argument: _written(name) or argument for argument, name in found.items() if is_object(name)}
+    return {argument: _name_in_script(name) or argument for argument, name in found.items() if is_object(name)}
 
 
 def is_object(name: str) -> bool:
@@ -99,13 +99,13 @@ def is_object(name: str) -> bool:
     return import_path.is_local(name) or es_envs.registry.is_local(name)
 
 
-def packed(definition: EnvDefinition, *configs: TrainConfig) -> bytes:
+def pack_objects(definition: EnvDefinition, *configs: TrainConfig) -> bytes:
     """Pack the objects that these name for a child of this process, which must ``import_path.receive`` them first.
 
     Raises:
         ValueError: this process was not given one of them.
     """
-    return import_path.packed(_names(definition, *configs))
+    return import_path.pack(_names(definition, *configs))
 
 
 def require_importable(definition: EnvDefinition, config: TrainConfig) -> None:
@@ -139,7 +139,7 @@ def _define(env: Callable[..., Any], config_fields: Mapping[str, Any], env_id: s
         getattr(made, "close", lambda: None)()
     definition = EnvDefinition(
         id=env_id,
-        entry_point=keep(env),
+        entry_point=register_object(env),
         max_episode_steps=limit,
         summary="given to train() as an object",
         override=True,  # the same one again, or one with other code
@@ -148,7 +148,7 @@ def _define(env: Callable[..., Any], config_fields: Mapping[str, Any], env_id: s
     return env_id
 
 
-def _written(name: str) -> str:
+def _name_in_script(name: str) -> str:
     """The name of an object where a script defines it, such as "make" within "main.<locals>.make"; "" of a lambda."""
     bare = es_envs.registry.plain_id(name).rpartition(":")[2].partition("#")[0]
     parts = re.split(r"\.(?:<locals>|_locals_)\.", bare)[-1].split(".")

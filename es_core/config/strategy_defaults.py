@@ -32,7 +32,7 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 """Values of all strategies of ours, from their papers, that differ from the fields' defaults."""
 
 STABLE_BASELINES3 = "the plugin es-stable-baselines3: pip install 'es-envs[rl]'"
-"""What is missing where no plugin registers "sb3:ppo" and other names like it."""
+"""The plugin that is missing where nothing registers "sb3:ppo" and other names like it."""
 
 
 def plugin_class(name: str) -> Any:

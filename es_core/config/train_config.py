@@ -29,11 +29,12 @@ from es_core.config.checks import (
 )
 from es_core.config.choices import SCHEDULES, SCRIPTED, SIGN_SHAPINGS
 from es_core.config.given import BEFORE, BOUNDS, IMPLIED, OBJECTS, OF_ONE_STRATEGY, ONLY_WITH, implied, is_left_open
+from es_core.config.keywords import field_name, keyword, to_fields
 from es_core.config.strategy_defaults import defaults_of, unused_by
 from es_core.files import MOST_CONFIG, CheckpointError, parse_json, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
-from es_envs.code_hash import keep
+from es_envs.code_hash import register_object
 from es_envs.fitness import is_same_fitness, load_fitness, short_name
 
 
@@ -124,7 +125,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     strategy: str = _option(
         AUTO,
         text,
-        "search strategy; auto: by the number of parameters; erl: evolution beside a learner; sb3:ppo and others: "
+        "search strategy; auto: by the number of parameters; erl: evolution with a learner; sb3:ppo and others: "
         "algorithms of Stable-Baselines3",
         "search",
     )
@@ -151,7 +152,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     restarts: int = _option(
         0,
         whole(0, 9),
-        "number of times that the search begins again at a plateau, from other initial parameters, each time with "
+        "number of times that the search restarts at a plateau, from other initial parameters, each time with "
         "twice the candidates",
     )
     sigma: float = _option(
@@ -318,7 +319,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     decided: tuple[str, ...] = field(default=(), metadata={"check": names})
     """Settings that were "auto", and that the run has decided when it began. Not a setting."""
     repeatable: bool | None = field(default=None, metadata={"check": maybe(flag)})
-    """False: the run has found that an episode which is played twice goes on differently. Not a setting."""
+    """False: the run has found that an episode which is played twice continues differently. Not a setting."""
     bits: int = field(default=BITS, metadata={"check": whole(0)})
     """Value of ``BITS`` in the version that made it. Not a setting."""
 
@@ -329,7 +330,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
             value = converted(getattr(self, option.name), option.type)
             expected = option.metadata["check"](value)
             if expected:
-                raise ValueError(f"{option.name} must be {expected}, got {shown(value)}")
+                raise ValueError(f"{keyword(option.name)} must be {expected}, got {shown(value)}")
             object.__setattr__(self, option.name, value)
         if AUTO in {self.strategy, self.policy}:
             changed = {option.name: None for option in fields(self) if getattr(self, option.name) != _default(option)}
@@ -373,7 +374,9 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     @classmethod
     def unresolved(cls, env_id: str, definition: EnvDefinition, **overrides: Any) -> Self:
         """The config of ``for_env`` before it is ``resolved``: a plugin's strategy is imported, but nothing else."""
-        known = _settings(cls)
+        known, overrides = _settings(cls), to_fields(overrides)
+        recommended = to_fields(definition.recommended)
+        recommended_for = {name: to_fields(values) for name, values in definition.recommended_for.items()}
         for name in overrides:
             if name not in known:
                 raise TypeError(unknown_field(name, known))
@@ -383,17 +386,19 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
             "randomize": definition.randomize,
             "solved_at": definition.solved_at,
         }
-        usual = implied("strategy", definition.recommended)
-        for strategy, recommended in {usual: {}, **definition.recommended_for}.items():
-            cls._require_valid(definition, {**values, **definition.recommended, **recommended}, strategy)
-        strategy = overrides.get("strategy", implied("strategy", overrides) if usual == AUTO else usual)
+        own_strategy = implied("strategy", recommended)
+        for strategy, own in {own_strategy: {}, **recommended_for}.items():
+            cls._require_valid(definition, {**values, **recommended, **own}, strategy)
+        strategy = overrides.get("strategy", implied("strategy", overrides) if own_strategy == AUTO else own_strategy)
         of_strategy = defaults_of(strategy)
-        others = set() if strategy == usual else {"strategy", *OF_ONE_STRATEGY, *of_strategy, *unused_by(strategy)}
+        others = (
+            set() if strategy == own_strategy else {"strategy", *OF_ONE_STRATEGY, *of_strategy, *unused_by(strategy)}
+        )
         values |= of_strategy
-        values |= {name: value for name, value in definition.recommended.items() if name not in others}
-        values |= definition.recommended_for.get(strategy, {})
+        values |= {name: value for name, value in recommended.items() if name not in others}
+        values |= recommended_for.get(strategy, {})
         values |= {name: implied(name, {**values, **overrides}) for name in IMPLIED}
-        overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
+        overrides |= {name: register_object(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
         fitness = overrides.get("fitness")
         if fitness is not None and not is_same_fitness(
             definition.fitness_names().get(fitness, fitness), str(definition.fitness)
@@ -408,7 +413,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
         known = _settings(cls)
         try:
             for name in {**definition.recommended, **definition.recommended_for.get(strategy, {})}:
-                if name not in known:
+                if field_name(name) not in known:
                     raise TypeError(unknown_field(name, known))
             cls(**values)
         except (TypeError, ValueError) as error:
@@ -500,6 +505,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
             TypeError: there is no such setting.
             ValueError: a setting differs, or a bound is smaller.
         """
+        given = to_fields(given)
         stored, bounds = self.to_json(), {name: given.get(name, getattr(self, name)) for name in BOUNDS}
         for name, value in given.items():
             if name not in stored:
@@ -509,7 +515,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
             wanted = replace(self, **{name: value}).to_json()[name]
             if wanted != stored[name]:
                 raise ValueError(
-                    f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}. Only "
+                    f"{keyword(name)} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}. Only "
                     f"{', '.join(BOUNDS)} can, and only grow; a new run can begin with this one's policy (initial=... "
                     "or, on the command line, --initial RUN/best.safetensors)"
                 )
@@ -604,7 +610,7 @@ def _settings(config: type[TrainConfig]) -> set[str]:
 
 def unknown_field(name: str, known: set[str]) -> str:
     """Return a message about a setting that TrainConfig does not have."""
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, map(keyword, known), n=1)
     return f"no setting is called {name!r}: " + (
         f"did you mean {close[0]!r}?" if close else "`es-envs train --help-all` lists them"
     )

@@ -126,7 +126,7 @@ def collect(
                 candidate = {"candidate": number} if population else {}
                 metadata.append({"fitness": episode.fitness, "generation": checkpoint.generation, **candidate})
                 bar.advance(task)
-            dataset = _written(minari, dataset, name, buffers, checkpoint, rollout.env)
+            dataset = _write_dataset(minari, dataset, name, buffers, checkpoint, rollout.env)
         dataset.storage.update_episode_metadata(metadata)
         steps = int(dataset.total_steps)
         (unfinished / name).rename(path)
@@ -200,7 +200,7 @@ def _stacked(space: gymnasium.Space[Any], items: Sequence[Any]) -> Any:
     return concatenate(space, items, empty)
 
 
-def _written(
+def _write_dataset(
     minari: Any, dataset: Any, name: str, buffers: list[Any], checkpoint: Checkpoint, env: gymnasium.Env[Any, Any]
 ) -> Any:
     """The dataset with more episodes, a new one if there is none yet."""
@@ -225,7 +225,7 @@ def _written(
 
 
 def _spec(checkpoint: Checkpoint) -> EnvSpec | None:
-    """How Gymnasium makes the environment, for ``recover_environment``; None for one that a script defines."""
+    """Gymnasium's spec of the environment, for ``recover_environment``; None for one that a script defines."""
     config = checkpoint.config
     if registry.is_local(config.env_id):
         return None

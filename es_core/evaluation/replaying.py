@@ -53,7 +53,7 @@ def replay(
     if checkpoint.config.vector_starts not in {None, EACH}:
         warnings.warn(
             f"{checkpoint.where}: its vector environment was {checkpoint.config.vector_starts}, so no episode of its "
-            "training begins like one that is played alone, with whatever seed",
+            "training begins like one that is played alone, whatever its seed",
             RuntimeWarning,
             stacklevel=2,
         )

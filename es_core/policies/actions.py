@@ -58,7 +58,7 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
     - Box: an output for each entry, brought between the bounds by ``action_squash``. With ``action_bins`` one for each
       value that an entry can have: the largest wins. With ``sample_actions`` a mean for each entry, and then a log-std
       for each.
-    - Discrete: an output for each choice, of which the largest wins. MultiDiscrete: likewise in each group.
+    - Discrete: an output for each choice, of which the largest wins. MultiDiscrete: the same in each group.
     - MultiBinary: an output for each bit, which is 1 if the output is positive.
     - Dict and Tuple: the outputs of their parts, one after the other.
 

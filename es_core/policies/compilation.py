@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from es_core.config.train_config import TrainConfig
-from es_core.files import CheckpointError, opened
+from es_core.files import CheckpointError, open_plain
 from es_core.policies.kernels import COLUMNS, EXPORTS, HELPERS
 
 _DIGEST = 32  # bytes before the code
@@ -227,7 +227,7 @@ def _read(file: Path) -> bytes | None:
     with suppress(OSError, CheckpointError):
         if not _is_own(file, file.lstat()):  # a link, too
             return None
-        with opened(file) as source:
+        with open_plain(file) as source:
             data = source.read() if _is_own(file, os.fstat(source.fileno())) else b""
         if data[:_DIGEST] == sha256(data[_DIGEST:]).digest():
             return data[_DIGEST:]
@@ -247,7 +247,7 @@ def _write(file: Path, code: bytes) -> None:
 
 
 def _is_own(path: Path, status: os.stat_result) -> bool:
-    """Tell whether nobody but this user and root can change a file or folder: its machine code runs as this user."""
+    """Return True if nobody but this user and root can change a file or folder: its machine code runs as this user."""
     if sys.platform == "win32":
         return True  # where others may write nowhere by default, and the mode tells nothing
     is_link = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
@@ -298,7 +298,7 @@ def _of_processor() -> str:
 
 @cache  # a passing folder changes the variable
 def bases() -> list[Path]:
-    """Folders that may hold it: NUMBA_CACHE_DIR alone, or else beside the package's source and in the user's cache."""
+    """Folders that may hold it: NUMBA_CACHE_DIR alone, or else next to the package's source and in the user's cache."""
     given = os.environ.get("NUMBA_CACHE_DIR")
     if given:
         return [Path(given)]

@@ -205,7 +205,7 @@ def convolutional(
     All have relu as activation. Pixels are divided by 255, and never normalised otherwise. An image is a Box of uint8
     with three dimensions, ``(height, width, channels)`` or, if the first dimension is smaller than the last,
     ``(channels, height, width)``, such as four frames of ``FrameStackObservation``. In a Dict or Tuple each image has
-    its own convolutions; all other inputs, smaller pictures among them, enter the dense layer beside their features.
+    its own convolutions; all other inputs, smaller pictures among them, enter the dense layer with their features.
 
     Args:
         kind: one of the two above.

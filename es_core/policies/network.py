@@ -26,7 +26,7 @@ class Policy(ABC):
     Args:
         config: the run's config with the policy's settings.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested or not.
-        action_space: likewise.
+        action_space: of the environment.
 
     Attributes:
         inputs: length ``n`` of a flattened observation.

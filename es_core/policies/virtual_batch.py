@@ -16,7 +16,7 @@ from es_core.policies.compilation import kernel
 from es_core.policies.layers import Cell, Convolution, Dense, ImageEncoder, Layer, matrices
 from es_core.policies.network import Vector
 
-_EPSILON = 1e-5  # beside variances of about 1; a unit that never moves is not blown up without bounds
+_EPSILON = 1e-5  # small next to variances of about 1; a unit that never moves is not blown up without bounds
 
 
 def require_fitting(config: TrainConfig, layers: Sequence[Layer]) -> None:
@@ -28,7 +28,7 @@ def require_fitting(config: TrainConfig, layers: Sequence[Layer]) -> None:
     if config.observation_normalization:
         raise ValueError(
             "virtual_batch_normalization and observation_normalization exclude each other: the first normalises the "
-            "first layer's outputs, whatever scale its inputs have; set one to False"
+            "first layer's outputs, so the scale of its inputs does not matter; set one to False"
         )
     if any(isinstance(layer, Cell) for layer in layers):
         raise ValueError(

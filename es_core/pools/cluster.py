@@ -26,7 +26,7 @@ from es_core.config.budgets import evaluation_episodes, largest_population
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import counted
 from es_core.machine import usable_cores
-from es_core.pools.host import Host, Played
+from es_core.pools.host import Host, HostResult
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
 from es_core.pools.options import PoolOptions
@@ -384,7 +384,7 @@ class RayPool(RolloutPool):
     def _take(self, work: Work, worker: _Worker) -> Reply:
         """Take the answer to a call."""
         try:
-            played: Played = ray.get(worker.call)
+            played: HostResult = ray.get(worker.call)
         except RayError as error:
             return self._lose(work, worker, error)
         worker.call, reply = None, played.reply

@@ -20,7 +20,7 @@ from gymnasium.wrappers.vector import FlattenObservation
 from numpy.typing import NDArray
 
 from es_core.config.budgets import step_limit
-from es_core.config.objects import packed
+from es_core.config.objects import pack_objects
 from es_core.config.train_config import TrainConfig
 from es_core.processes.process import CLOSES_WITHIN, show_warning
 from es_core.rollout.environment import make_env
@@ -185,7 +185,7 @@ class Copies:
             env = definition.build_vector(count, optional={**limit, **seed}, **config.env_kwargs)
             return self._flattened(env) if config.preprocessing.get("flatten") else env
         open_closed_streams()
-        copies = [partial(_resting, definition, config, packed(definition, config))] * count
+        copies = [partial(_resting, definition, config, pack_objects(definition, config))] * count
         # Not forked: this process has made an environment, and what it may have started (threads of JAX, say, or a
         # connection to Bullet) does not work in a fork.
         with _quiet(), _without_script():

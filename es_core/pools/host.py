@@ -14,7 +14,7 @@ from es_core.runs.provenance import description, versions
 
 
 @dataclass(frozen=True)
-class Played:
+class HostResult:
     """Results of a node since its last answer.
 
     Attributes:
@@ -57,7 +57,7 @@ class Host:
     def ping(self) -> None:
         """Do nothing, to measure the time of a call."""
 
-    def play(self, number: int, work: Work, numbers: Sequence[int], answer_at: int) -> Played:
+    def play(self, number: int, work: Work, numbers: Sequence[int], answer_at: int) -> HostResult:
         """Play these tasks, and those that are left.
 
         Args:
@@ -85,7 +85,9 @@ class Host:
                 self._left -= len(reply.numbers)
                 if self._left <= answer_at:
                     break
-        return Played(merged(replies), [str(each.message) for each in caught], self._pool.workers_replaced - replaced)
+        return HostResult(
+            merged(replies), [str(each.message) for each in caught], self._pool.workers_replaced - replaced
+        )
 
 
 def merged(replies: Sequence[Reply]) -> Reply:

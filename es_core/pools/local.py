@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from es_core.config.objects import packed
+from es_core.config.objects import pack_objects
 from es_core.config.train_config import TrainConfig
 from es_core.machine import open_files_left, usable_cores
 from es_core.policies.by_name import make_policy
@@ -39,7 +39,7 @@ __all__ = ["LocalPool"]
 
 _CALL_SECONDS = 0.0004  # for an order and its answer
 _FILES_OF_A_WORKER = 2  # open in this process: its connection and its report
-_OTHER_FILES = 32  # that a run may open beside them: its log, its lock, a film's encoder, modules that are imported
+_OTHER_FILES = 32  # that a run may open in addition: its log, its lock, a film's encoder, modules that are imported
 _SOON = 0.05  # seconds between two checks for a worker to start again
 
 
@@ -76,8 +76,8 @@ class LocalPool(RolloutPool):
         self.definition, config = definition, replace(config, device="cpu")
         self.workers = _affordable(options.workers, min(options.workers or usable_cores(), most))
         self._step_timeout = options.step_timeout
-        self._start = Start(definition, config, options, probe, packed(definition, config))
-        self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=options.recycle_after)
+        self._start = Start(definition, config, options, probe, pack_objects(definition, config))
+        self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, episodes_per_worker=options.episodes_per_worker)
         self._memory = MemoryWatch[int](definition.label)
         self._forker = forker.take()
         self._children: dict[int, Child] = {}
@@ -246,7 +246,7 @@ def require_environment(definition: EnvDefinition, config: TrainConfig) -> None:
     """
     child = Child("es_core.pools.worker:try_environment", patience=patience(STEP_TIMEOUT))
     try:
-        child.send(Start(definition, config, PoolOptions(), probe=False, objects=packed(definition, config)))
+        child.send(Start(definition, config, PoolOptions(), probe=False, objects=pack_objects(definition, config)))
         refusal = child.receive()
     except ChildDiedError:  # a pool starts it again, and reports it
         refusal = None

@@ -34,7 +34,7 @@ class Start:
         config: the run's config, resolved.
         options: of the pool.
         probe: True if the greeting must contain a probe.
-        objects: the ``packed`` objects that these name.
+        objects: the pickled objects that these name.
     """
 
     definition: EnvDefinition

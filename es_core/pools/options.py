@@ -18,7 +18,7 @@ def _option(default: Any, help_text: str, **argument: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolOptions:
-    """How the episodes of a run are played: its result depends on none of this.
+    """Options that say how the episodes of a run are played; its result depends on none of them.
 
     Each field carries its own sentence; the command line has an option for it.
 
@@ -44,7 +44,7 @@ class PoolOptions:
         type=float,
         metavar="S",
     )
-    recycle_after: int | None = _option(
+    episodes_per_worker: int | None = _option(
         None,
         "replace a worker after this many episodes, between generations, for simulators that leak (default: never)",
         type=int,
@@ -70,8 +70,8 @@ class PoolOptions:
                 "vector_envs (on the command line: --vector-envs), which changes the results of a run"
             )
         require_seconds("step_timeout", self.step_timeout)
-        if self.recycle_after is not None:
-            require_positive("recycle_after", self.recycle_after)
+        if self.episodes_per_worker is not None:
+            require_positive("episodes_per_worker", self.episodes_per_worker)
 
     @classmethod
     def split(cls, settings: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:

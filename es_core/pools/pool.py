@@ -113,7 +113,7 @@ class Results:
 
 @dataclass
 class Playing:
-    """What is being played, for whoever waits for it.
+    """Work in progress, for its caller to wait for.
 
     Attributes:
         what: "candidates", or "episodes" of one policy.

@@ -55,16 +55,16 @@ class Scheduler(Generic[W]):
     worker died is a suspect: it is repeated alone, so that no other task suffers, and given up after a few deaths.
 
     Args:
-        call_seconds: seconds that an order and its answer take beside playing.
-        recycle_after: episodes after which a worker is replaced, between two generations; None: never.
+        call_seconds: seconds that an order and its answer take in addition to playing.
+        episodes_per_worker: episodes after which a worker is replaced, between two generations; None: never.
 
     Attributes:
         task_seconds: seconds that a task took lately, on one CPU; 0: none has been played yet.
     """
 
-    def __init__(self, *, call_seconds: float, recycle_after: int | None = None) -> None:
+    def __init__(self, *, call_seconds: float, episodes_per_worker: int | None = None) -> None:
         self.call_seconds, self.task_seconds = call_seconds, 0.0
-        self._recycle_after = recycle_after
+        self._episodes_per_worker = episodes_per_worker
         self._workers: dict[W, _Worker] = {}
         self._starts: dict[W, int] = {}  # failed starts in a row
         self._due: dict[W, float] = {}
@@ -127,7 +127,7 @@ class Scheduler(Generic[W]):
 
     def due_for_recycling(self) -> list[W]:
         """Workers without a task that have played so many episodes that they must be replaced."""
-        most = math.inf if self._recycle_after is None else self._recycle_after
+        most = math.inf if self._episodes_per_worker is None else self._episodes_per_worker
         return [worker for worker, state in self._workers.items() if state.episodes >= most and not state.held]
 
     # ---- tasks are handed out and answered

@@ -27,7 +27,7 @@ from es_core.pools.pool import RolloutPool
 from es_core.pools.worker import (
     ATTEMPTS,
     Answer,
-    Played,
+    TaskResult,
     action_noise_seed,
     described,
     enters_statistics,
@@ -76,7 +76,7 @@ class VectorPool(RolloutPool):
             )
         if config.curriculum is not None:
             raise ValueError(
-                "curriculum is for the pools 'local' and 'ray', which tell the environment its ranges at each reset"
+                "curriculum is for the pools 'local' and 'ray', which pass the environment its ranges at each reset"
             )
         self.definition = definition
         env, config = prepare_env(definition, config)
@@ -96,7 +96,7 @@ class VectorPool(RolloutPool):
         device = ("cuda" if has_cuda() else "cpu") if config.device == "auto" else config.device
         self.config = replace(plan, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts)
         self.workers = 1 if is_native else width
-        self._recycle_after, self._played = options.recycle_after, 0
+        self._episodes_per_worker, self._played = options.episodes_per_worker, 0
         self._memory = MemoryWatch[int](definition.label)
         self._step_timeout, self._has_played = options.step_timeout, False
         self.actors = TorchActors(self.policy, width, device)
@@ -110,7 +110,7 @@ class VectorPool(RolloutPool):
 
     def play(self, work: Work) -> Iterator[Reply]:
         """Play the tasks of ``work``, and yield the candidates' reply, then the others'."""
-        if self._recycle_after is not None and self._played >= self._recycle_after * len(self.actors):
+        if self._episodes_per_worker is not None and self._played >= self._episodes_per_worker * len(self.actors):
             self.copies.renew()
             self._played = 0
             self._memory = MemoryWatch[int](self.definition.label)
@@ -149,7 +149,7 @@ class VectorPool(RolloutPool):
             played = [done[number, place] for place in range(len(task.seeds))]
             observed = [each.observed for each in played if each.observed is not None]
             merged = empty.merged(observed) if self.config.observation_normalization else None
-            answer.add(number, task, Played([each.episode for each in played], merged), retried=number in retried)
+            answer.add(number, task, TaskResult([each.episode for each in played], merged), retried=number in retried)
         self._played += len(plays)
         for number, pid in enumerate(self.copies.pids):
             self._memory.add(number, pid, math.ceil(len(plays) / len(self.actors)))
@@ -402,12 +402,12 @@ class _Wave:
             last_observation=last,
         )
         if play.bounds is not None:
-            episode = play.bounds.noted(episode)
+            episode = play.bounds.with_bounds_share(episode)
         is_candidate = play.number < len(self._work.seeds)
         try:
             episode = with_fitness(episode, play.measured)
             if is_candidate and self._work.population.describes:
-                episode = pool.behaviours.noted(episode)
+                episode = pool.behaviours.with_behaviour(episode)
         except ValueError as error:
             self._lose(row, error)
             return

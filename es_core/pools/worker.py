@@ -97,7 +97,7 @@ def try_environment(connection: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Played:
+class TaskResult:
     """A task's episodes, with statistics of their observations and, if recorded, transitions; or a reference batch."""
 
     episodes: Sequence[Episode] = ()
@@ -186,7 +186,7 @@ class Worker:
                 self._rollout.reopen()  # which may take any time
             self._record[process.TASK] = number + 1
             played = self._attempt(number, task, self._work.population)
-            if isinstance(played, Played):
+            if isinstance(played, TaskResult):
                 self._record[process.TASK] = 0
                 answer.add(number, task, played, retried=attempt > 0)
                 return
@@ -195,7 +195,7 @@ class Worker:
             self._record[process.TASK] = 0
         answer.fail(failed)
 
-    def _attempt(self, number: int, task: Task, population: Population) -> Played | Failed:
+    def _attempt(self, number: int, task: Task, population: Population) -> TaskResult | Failed:
         rollout, seed = self._rollout, None
         episodes: list[Episode] = []
         observed: list[ObservationStatistics] = []
@@ -229,25 +229,27 @@ class Worker:
             return Failed(number, seed, *described(error))
         empty = ObservationStatistics.empty(rollout.policy.inputs)
         statistics = empty.merged(observed) if self._config.observation_normalization else None
-        return Played(episodes, statistics, transitions=transitions)
+        return TaskResult(episodes, statistics, transitions=transitions)
 
 
 def played_alone(
     rollout: Rollout, task: Other, population: Population, record: MutableSequence[int] | None = None
-) -> Played:
+) -> TaskResult:
     """Play a task that is no candidate's; the ``record`` gets the seed of each episode of a reference batch.
 
     Raises:
         Exception: an episode raises it.
     """
     if isinstance(task, ReferenceTask):
-        return Played(found=play_reference(rollout, task.seeds, record))
+        return TaskResult(found=play_reference(rollout, task.seeds, record))
     if isinstance(task, RandomTask):
-        return Played([_portable(rollout.random_episode(task.seed))])
+        return TaskResult([_portable(rollout.random_episode(task.seed))])
     rollout.use(population.base[0], population.statistics)
     noise = action_noise_seed(rollout.policy, population, None, task.seed) if task.explore else None
     bounds = BoundsCounter(rollout.policy)
-    return Played([_portable(bounds.noted(rollout.episode(task.seed, observers=bounds.observers, noise_seed=noise)))])
+    return TaskResult(
+        [_portable(bounds.with_bounds_share(rollout.episode(task.seed, observers=bounds.observers, noise_seed=noise)))]
+    )
 
 
 class Answer:
@@ -256,13 +258,13 @@ class Answer:
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._candidates: list[int] = []
-        self._played: list[Played] = []
+        self._played: list[TaskResult] = []
         self._centre: dict[int, Episode] = {}
         self._reference: ReferenceBatch | None = None
         self._failures: list[Failed] = []
         self._episodes = self._retried = 0
 
-    def add(self, number: int, task: Task, played: Played, *, retried: bool) -> None:
+    def add(self, number: int, task: Task, played: TaskResult, *, retried: bool) -> None:
         """Add a task that was played; ``retried``: its first attempt failed."""
         self._numbers.append(number)
         self._episodes += len(task.seeds)

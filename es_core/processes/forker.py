@@ -235,7 +235,7 @@ def _load(modules: Iterable[str], calls: Iterable[Sequence[Any]]) -> str | None:
         if (obstacle := _why_not_forkable()) is not None:
             return f"importing {name} {obstacle}"
     for target, *arguments in calls:
-        with suppress(Exception, SystemExit):  # likewise
+        with suppress(Exception, SystemExit):  # as above
             import_path.load(target)(*arguments)
         if (obstacle := _why_not_forkable()) is not None:
             return f"{target} {obstacle}"

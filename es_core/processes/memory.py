@@ -51,9 +51,9 @@ class MemoryWatch(Generic[W]):
         start, then = seen[0]
         warnings.warn(
             f"{self._label}: a worker process has grown from {_megabytes(then)} to {_megabytes(size)} MB in "
-            f"{figures(played - start)} episodes, and grows on: its environment or fitness keeps what it should free. "
-            f"recycle_after={often} (on the command line: --recycle-after {often}) replaces a worker each time that it "
-            "has played so many episodes, and changes no result",
+            f"{figures(played - start)} episodes, and still grows: its environment or fitness keeps what it should "
+            f"free. episodes_per_worker={often} (on the command line: --episodes-per-worker {often}) replaces a worker "
+            "after so many episodes, and changes no result",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""What child processes print: one pipe for all of them, which this process empties to its stderr.
+"""Output of child processes: one pipe for all of them, which this process empties to its stderr.
 
 So a terminal that goes away, or a full disk, fails nobody's ``print``: an environment and its simulator never see the
 user's own stderr.

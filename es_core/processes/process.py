@@ -117,7 +117,7 @@ class Process(Protocol):
 
 
 class Closable(Protocol):
-    """What a child closes at its end."""
+    """Resources that a child closes at its end."""
 
     def close(self) -> None:
         """Close it."""

@@ -165,7 +165,7 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
         ValueError: there are fewer than two runs, one is given twice, environments or fitness functions differ, or a
             run's centre was never evaluated.
     """
-    runs = [run for source in sources for run in _opened(source)]
+    runs = [run for source in sources for run in _open_runs(source)]
     _require_comparable(runs)
     alike: dict[str, list[RunFolder]] = {}
     for run in runs:
@@ -199,7 +199,7 @@ def _names(settings: Mapping[str, Sequence[str]], configs: Sequence[TrainConfig]
 
     What follows from them, by the rule or a strategy's own defaults, is in the page's table.
     """
-    chosen = {"strategy"}.union(*map(_chosen, configs))
+    chosen = {"strategy"}.union(*map(_changed_names, configs))
     for wanted in ({"strategy"}, chosen, {*settings}):
         named = {name: values for name, values in settings.items() if name in wanted}
         names = [", ".join(f"{name}={values[k]}" for name, values in named.items()) for k in range(len(configs))]
@@ -208,13 +208,13 @@ def _names(settings: Mapping[str, Sequence[str]], configs: Sequence[TrainConfig]
     return names
 
 
-def _chosen(config: TrainConfig) -> set[str]:
+def _changed_names(config: TrainConfig) -> set[str]:
     """Settings that the run itself has not decided, and that differ from the defaults, its strategy's own included."""
     default = TrainConfig(env_id=config.env_id, **defaults_of(config.strategy)).to_json()
     return {name for name, value in config.to_json().items() if name not in config.decided and value != default[name]}
 
 
-def _opened(source: RunFolder | str | os.PathLike[str]) -> list[RunFolder]:
+def _open_runs(source: RunFolder | str | os.PathLike[str]) -> list[RunFolder]:
     """A run, or all runs of a folder, at any depth."""
     if isinstance(source, RunFolder):
         return [source]
@@ -266,7 +266,7 @@ def _contrasts(first: Group, other: Group) -> list[Contrast]:
 
 
 def _starts(group: Group) -> list[object]:
-    """Settings, beside the seed, that determine the starts of a run's score; without a final score they are its own."""
+    """Settings, apart from the seed, that fix the starts of a run's score; without a final score they are its own."""
     names = ("env_kwargs", "randomize", "confirm_episodes", "vector_starts")
     return [
         [getattr(run.config, name) for name in names] if run.history[-1].final is not None else run.directory
@@ -299,7 +299,7 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             name="fitness",
             title=f"Fitness of the centre: {comparison.fitness}",
             note="On starts that training never sees: the mean over a group's runs, with its 95 % interval over seeds. "
-            "A solved run keeps its last value while others of its group go on; a group's curve ends with its last "
+            "A solved run keeps its last value while others of its group continue; a group's curve ends with its last "
             "run, or with the first unsolved one.",
             marks=(*(goals if len(goals) == 1 else ()), *marks(of_centre)),
         ),
@@ -313,7 +313,7 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
         Chart(
             name="population",
             title="Fitness of the population",
-            note="Mean fitness of the population in training, likewise.",
+            note="Mean fitness of the population in training, over the same runs.",
             marks=marks(of_population),
         ),
     ]

@@ -13,7 +13,7 @@ _BOUNDS = re.compile(r"\[ *([^\s\[\]]+)\s+([^\s\[\]]+)\s[^\[\]]{12,}\s([^\s\[\]]
 
 def data_sheet(env: gymnasium.Env[Any, Any]) -> str:
     """Docstring of the unwrapped environment, with its sections as headings and lists."""
-    return _SECTION.sub(_listed, inspect.getdoc(env.unwrapped) or "").strip()
+    return _SECTION.sub(_as_list, inspect.getdoc(env.unwrapped) or "").strip()
 
 
 def space_text(space: object) -> str:
@@ -21,7 +21,7 @@ def space_text(space: object) -> str:
     return _BOUNDS.sub(r"[\1 \2 … \3]", " ".join(str(space).split()))
 
 
-def _listed(section: re.Match[str]) -> str:
+def _as_list(section: re.Match[str]) -> str:
     heading = "Arguments" if section[1] == "Args" else section[1]
     lines = re.sub(r"^    (\*{0,2}\w+)( \([^)]*\))?: ", r"- `\1`\2: ", section[2], flags=re.MULTILINE)
     return f"## {heading}\n\n{re.sub('^    ', '', lines, flags=re.MULTILINE)}"

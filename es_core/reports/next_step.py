@@ -56,9 +56,9 @@ def _after_a_stop(run: RunFolder, advised: Advice) -> NextStep:
             return _step(run, f"{message} To see that episode fail:", "replay", **failure.replay)
         return _step(run, f"{message} Once the cause is removed, to run it again:", "resume")
     if not run.history:
-        return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")
+        return _step(run, "It has stopped before a generation was finished. To start again:", "resume")
     generation = run.history[-1].generation
-    return _step(run, f"It has stopped after generation {generation}{_but(advised)}. To go on:", "resume")
+    return _step(run, f"It has stopped after generation {generation}{_but(advised)}. To continue:", "resume")
 
 
 def _after_the_end(run: RunFolder, *, filmed: bool, advised: Advice) -> NextStep:
@@ -73,26 +73,26 @@ def _after_the_end(run: RunFolder, *, filmed: bool, advised: Advice) -> NextStep
     has_goal = run.config.solved_at is not None
     if run.end in BOUNDS and run.config.bits == BITS and not (advised or done) and (filmed or has_goal):
         bound = getattr(run.config, run.end)
-        message = f"It has reached {run.end}={bound}, and more may help. To go on:"
+        message = f"It has reached {run.end}={bound}, and more may help. To continue:"
         return _step(run, message, "resume", **{run.end: 2 * bound})
     if not filmed and (done or not advised):
         return _step(run, f"{message}. To see what its best policy does:", "report", film=True)
     if done and not only_in_script(run.config):
         export = _step(run, f"{message}. To use its best policy in other programs:", "export")
         return replace(export, command=f"{export.command} policy.onnx")
-    again = None if done else _begin_again(run, advised)
+    again = None if done else _start_again(run, advised)
     but = "" if done else _but(advised)
     return again or _step(run, f"{message}{but}. To score its best policy on other starts:", "evaluate")
 
 
-def _begin_again(run: RunFolder, advised: Advice) -> NextStep | None:
+def _start_again(run: RunFolder, advised: Advice) -> NextStep | None:
     """A new run: with the settings that are advised, or of today's version.
 
     None if none are advised, although something is wrong, or if the environment is not installed.
     """
     if advised and not advised.settings:
         return None
-    message = f"It has ended{_but(advised)}. To begin again{', with that changed' if advised else ''}:"
+    message = f"It has ended{_but(advised)}. To start again{', with that changed' if advised else ''}:"
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         command = train_command(run.config, run.directory, trusted=run.trusted, **advised.settings)
         return NextStep(sentence=message, command=command)

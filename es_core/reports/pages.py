@@ -39,7 +39,7 @@ class Mark:
         low: lower edge of a band, or of the interval around a line.
         high: upper edge.
         rule: the height of a line across the whole chart.
-        distant: the rule has its name in the chart; where it is far from all curves, the name stands at the edge, and
+        distant: the rule has its name in the chart; where it is far from all curves, the name is at the edge, and
             the curves are not squeezed to show the rule.
         dots: draw dots instead of a line.
     """
@@ -98,7 +98,7 @@ def render(
         grids: for each name that marks use, the places of its points on those of the axes "generations", "steps",
             "seconds" and "stretches" that it has. A mark is drawn while the reader has chosen one of those.
         charts: the page's charts; those without marks are left out.
-        linked: True if the page shows films beside it.
+        linked: True if the page shows films that are next to it.
         refresh: seconds after which a browser loads the page again; None: never.
         **values: values of the template's variables.
     """

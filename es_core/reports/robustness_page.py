@@ -134,7 +134,7 @@ def robustness(
     ranges: Any = checkpoint.config.randomize if randomize is None else randomize
     if not ranges:
         raise ValueError(
-            f"{definition.label}: this policy was trained without randomize: say what is to vary, such as "
+            f"{definition.label}: this policy was trained without randomize: give what is to vary, such as "
             'randomize={"friction": [0.6, 1.4]} (on the command line: --randomize "friction=[0.6,1.4]")'
         )
 

@@ -117,7 +117,7 @@ def make_films(run: RunFolder, *, trust: bool, progress: bool) -> str:
 
 
 def _picture_name(run: RunFolder, seed: int) -> str:
-    """Name of the picture of a start: a run that goes on may have another best centre, from the same starts."""
+    """Name of the picture of a start: a run that continues may have another best centre, from the same starts."""
     best = run.best_score
     return f"start-{seed}-generation-{best[0] if best else None}.jpg"
 

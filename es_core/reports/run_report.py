@@ -13,6 +13,7 @@ from typing import Any
 
 import es_envs
 from es_core.config.commands import changed_settings, default_settings, run_command, train_command
+from es_core.config.keywords import keyword, to_keywords
 from es_core.config.strategy_defaults import is_trainer
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
@@ -228,10 +229,13 @@ def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool
     groups: tuple[list[dict[str, str]], ...] = ([], [], [])
     by_run = [field for field in fields(TrainConfig) if field.name == "vector_starts"]
     for field in [*option_fields(), *by_run]:
-        value = here[field.name]
-        place = 0 if field.name in chosen else 1 if value != default[field.name] else 2
-        shown = {"value": _text(value), "usual": _text((defaults if place == 0 else default)[field.name])}
-        groups[place].append({"name": field.name, "help": field.metadata["help"], **shown})
+        place = 0 if field.name in chosen else 1 if here[field.name] != default[field.name] else 2
+        values = {"value": here, "usual": defaults if place == 0 else default}
+        shown = {
+            title: _text(to_keywords({field.name: each[field.name]})[keyword(field.name)])
+            for title, each in values.items()
+        }
+        groups[place].append({"name": keyword(field.name), "help": field.metadata["help"], **shown})
     titles = ("Chosen for this run", "Recommended by the environment or the strategy, or chosen by the run")
     return [
         (titles[0], groups[0], True),

@@ -40,6 +40,6 @@ class BoundsCounter:
         self._at_bounds += int(np.count_nonzero((action <= self._low) | (action >= self._high)))
         self._entries += np.size(action)
 
-    def noted(self, episode: Episode) -> Episode:
+    def with_bounds_share(self, episode: Episode) -> Episode:
         """Return the episode with the share of entries at a bound."""
         return replace(episode, at_bounds=self._at_bounds / self._entries) if self._entries else episode

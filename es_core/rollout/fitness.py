@@ -70,9 +70,9 @@ def with_fitness(episode: Episode, measured: Fitnesses) -> Episode:
 
 
 def so_far(episode: Episode, fitnesses: Fitnesses) -> float | None:
-    """Value of the fitness that drives selection for an episode that goes on.
+    """Value of the fitness that drives selection, for an episode that continues.
 
-    None if it cannot be told before the end: it is a class, whose result is asked for once, or it fails.
+    None if it is known only at the end: it is a class, whose result is asked for once, or it fails.
     """
     _, fitness = fitnesses[0]
     if inspect.isclass(fitness):

@@ -114,7 +114,7 @@ class Rollout:
         """
         self.actor.reset(noise_seed=noise_seed)
         episode = self._whole(self._play(seed, self.actor, observers, max_steps, range_share, pauses=False))
-        return self._behaviours.noted(episode) if describes else episode
+        return self._behaviours.with_behaviour(episode) if describes else episode
 
     @staticmethod
     def _whole(played: Steps) -> Episode:
@@ -144,7 +144,7 @@ class Rollout:
         return self._play(seed, act, (), None, pauses=True)
 
     def fitness_so_far(self, episode: Episode) -> float | None:
-        """Fitness of an episode that goes on, after a step of ``steps``; None if it cannot be told before the end."""
+        """Fitness of an episode that continues, after a step of ``steps``; None if it is known only at the end."""
         return so_far(episode, self._fitnesses)
 
     def _play(

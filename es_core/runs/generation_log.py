@@ -43,8 +43,8 @@ class GenerationLog:
         fitness: ``(N,)`` float64, from which the strategy learnt; NaN for a candidate that was dropped.
         rules: the next generation's state of each of the run's rules (``es_core/training/rules``), by name.
         population_size: the next generation's number of candidates; None: the strategy's.
-        search_from: "initial" or "centre", if the search begins again with the next generation, from where it began or
-            from where it is; None: it goes on.
+        search_from: "initial" or "centre", if the search restarts with the next generation, from where it began or
+            from where it is; None: it continues.
         statistics: statistics of all generations so far, which normalise the next generation's; None: no change.
         behaviours: ``(N, b)`` float64, if the strategy learnt from them, too; NaN for a candidate that has failed.
     """

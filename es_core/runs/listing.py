@@ -1,4 +1,4 @@
-"""Listing: the run folders below a folder, where each run stands, and the command to go on with it."""
+"""Listing: the run folders below a folder, the state of each run, and the command that continues it."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from es_core.runs.scores import Evaluation
 
 @dataclass(frozen=True, kw_only=True)
 class ListedRun:
-    """A run folder, and where its run stands.
+    """A run folder, and the state of its run.
 
     Attributes:
         directory: the folder, as it was reached.
@@ -50,20 +50,20 @@ def list_runs(folder: str | os.PathLike[str]) -> list[ListedRun]:
     """
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {folder}: training makes runs/ where it is started")
-    return sorted(map(_listed, run_folders(Path(folder))), key=lambda run: (run.age, run.directory))
+    return sorted(map(_list_run, run_folders(Path(folder))), key=lambda run: (run.age, run.directory))
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
     """Yield the run folders in a folder, at any depth."""
     for parent, folders, files in walk(folder):
-        # Other programs have files config.json, too; a run that has lost its own is told as damaged.
+        # Other programs have files config.json, too; a run that has lost its own is listed as damaged.
         if "metrics.jsonl" in files or ("config.json" in files and "checkpoints" in folders):
             folders.clear()
             yield parent
 
 
-def _listed(folder: Path) -> ListedRun:
-    age = time.time() - max((file.lstat().st_mtime for file in _written(folder)), default=0.0)
+def _list_run(folder: Path) -> ListedRun:
+    age = time.time() - max((file.lstat().st_mtime for file in _written_files(folder)), default=0.0)
     try:
         run = RunFolder.open(folder)
         is_training, best, end = run.is_training, run.best_score, run.end
@@ -92,7 +92,7 @@ def _listed(folder: Path) -> ListedRun:
     )
 
 
-def _written(folder: Path) -> Iterator[Path]:
+def _written_files(folder: Path) -> Iterator[Path]:
     """Files that tell when the run last went on: config.json alone before its first generation."""
     for name in ("metrics.jsonl", "config.json"):
         if os.path.lexists(folder / name):

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
-from es_core.files import CheckpointError, naming_errors, opened, write_whole
+from es_core.files import CheckpointError, naming_errors, open_plain, write_whole
 
 if sys.platform == "win32":
     import msvcrt
@@ -61,7 +61,7 @@ class Lock:
         self._path = path
         self._released = threading.Event()
         with naming_errors(path):
-            self._file = opened(path, os.O_RDWR | os.O_CREAT)
+            self._file = open_plain(path, os.O_RDWR | os.O_CREAT)
             try:
                 self.is_of_system = _lock(self._file)
                 self._require_free()
@@ -118,7 +118,7 @@ class Lock:
         self._file.close()
         write_whole(self._path, content)
         time.sleep(_GLANCE)  # all that found it free have written by then
-        self._file = opened(self._path, os.O_RDWR)
+        self._file = open_plain(self._path, os.O_RDWR)
         if _read(self._file) != content:
             raise LockedError("another process")
 
@@ -145,13 +145,13 @@ def hold(path: Path) -> Lock:
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether a process holds the lock; asking makes no file, and where nothing can be written, nobody does.
+    """Return True if a process holds the lock; asking makes no file, and where nothing can be written, nobody does.
 
     Raises:
         CheckpointError: the file is not a lock.
     """
     try:
-        with opened(path, os.O_RDWR) as file:
+        with open_plain(path, os.O_RDWR) as file:
             _lock(file)
             content = _read(file)
             return bool(content) and _holder(content, time.time() - os.fstat(file.fileno()).st_mtime) is not None

@@ -28,7 +28,7 @@ class GenerationStats:
 
     Attributes:
         generation: from 0.
-        fitness_mean: mean of the population's fitness; fitness_median, fitness_max and fitness_min likewise.
+        fitness_mean: mean of the population's fitness; fitness_median, fitness_max, fitness_min: its median, ...
         fitness_std: its standard deviation among candidates that are compared with each other.
         fitnesses: mean of every named fitness over the population's episodes; None where it failed.
         population_size: number of candidates.

@@ -15,6 +15,7 @@ from typing import Any, Self
 import es_envs
 from es_core.config.budgets import bound_reached, share_done
 from es_core.config.given import BOUNDS
+from es_core.config.keywords import accepts_old_names
 from es_core.config.objects import provide
 from es_core.config.plan import Plan
 from es_core.config.train_config import TrainConfig
@@ -24,7 +25,7 @@ from es_core.files import (
     CheckpointError,
     append,
     naming_errors,
-    opened,
+    open_plain,
     parse_json,
     read_lines,
     read_whole,
@@ -118,6 +119,7 @@ class RunFolder:
         return run
 
     @classmethod
+    @accepts_old_names
     def open(
         cls,
         directory: str | os.PathLike[str],
@@ -126,7 +128,7 @@ class RunFolder:
         env: Callable[..., Any] | None = None,
         fitness: Callable[..., Any] | None = None,
         policy: Callable[..., Any] | None = None,
-        changed_code: bool = False,
+        allow_changed_code: bool = False,
     ) -> Self:
         """Open the folder of a run.
 
@@ -135,9 +137,9 @@ class RunFolder:
             trust: allow modules outside the installed plugins in its config.
             env: the environment's class or factory, if it was given to ``train`` as an object: no file holds it, so
                 you give the same one again to evaluate, record or resume the run.
-            fitness: likewise.
-            policy: likewise.
-            changed_code: allow these objects to have other code than when the run began.
+            fitness: the fitness function, if the config names one.
+            policy: the class of the policy, if the config names one.
+            allow_changed_code: allow these objects to have other code than when the run began.
 
         Raises:
             FileNotFoundError: the folder is not a run folder.
@@ -146,7 +148,7 @@ class RunFolder:
         """
         path = _require_run_folder(directory)
         config = TrainConfig.load(path / "config.json")
-        provide(config, env=env, fitness=fitness, policy=policy, changed_code=changed_code)
+        provide(config, env=env, fitness=fitness, policy=policy, allow_changed_code=allow_changed_code)
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
 
     @property
@@ -209,7 +211,7 @@ class RunFolder:
         return None
 
     def write_failure(self, failure: RunFailure | None) -> None:
-        """Write the error that ends the run; None: it goes on."""
+        """Write the error that ends the run; None: it continues."""
         path = self.directory / "failure.json"
         if failure is not None:
             write_whole(path, failure.to_bytes())
@@ -333,7 +335,7 @@ class RunFolder:
         return checkpoint
 
     def _checkpoint(self, path: Path) -> Checkpoint:
-        opened(path).close()  # refuses a link, which only a path that the caller names may be
+        open_plain(path).close()  # refuses a link, which only a path that the caller names may be
         checkpoint = Checkpoint.load(path, trust=self.trusted)
         bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
         if replace(checkpoint.config, **bounds) != self.config:

@@ -79,7 +79,7 @@ class Evaluation:
         )
 
     def reaches(self, goal: float | None) -> bool:
-        """Tell whether the mean is at the goal, if there is one, and no episode failed that could have succeeded."""
+        """Return True if the mean is at the goal, if there is one, and no episode failed that could have succeeded."""
         return goal is not None and self.mean >= goal and self.success_rate in {None, 1.0}
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Standing:
         return cls(solved, score.mean, scatter, score.episodes if episodes is None else episodes)
 
     def beats(self, other: "Standing | None") -> bool:
-        """Tell whether a centre is better than another, or than none.
+        """Return True if a centre is better than another, or than none.
 
         Of equally many episodes the higher mean is better. Of fewer ones it must be higher by more, since the best of
         many short scores is a lucky one: both count as two standard errors less, at the larger of their scatters,
@@ -176,10 +176,10 @@ class Standing:
         return (self.solved, ours) > (other.solved, theirs)
 
 
-def _randomized(told: Sequence[Any]) -> dict[str, float]:
-    if not all(isinstance(varied, Mapping) for varied in told):
+def _randomized(ranges: Sequence[Any]) -> dict[str, float]:
+    if not all(isinstance(varied, Mapping) for varied in ranges):
         return {}
-    values = {str(name): [varied.get(name) for varied in told] for name in told[0]}
+    values = {str(name): [varied.get(name) for varied in ranges] for name in ranges[0]}
     return {
         name: float(np.mean(of))
         for name, of in values.items()

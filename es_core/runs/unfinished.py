@@ -1,4 +1,4 @@
-"""Folders of what is being written: beside a film or dataset, which gets its name only when it is complete."""
+"""Folders of what is being written: next to a film or dataset, which gets its name only when it is complete."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def _folder_of(path: Path) -> Path:
 
 
 def is_being_written(path: Path) -> bool:
-    """Tell whether a process is writing the film of this path.
+    """Return True if a process is writing the film of this path.
 
     Raises:
         CheckpointError: its lock is none.
@@ -72,7 +72,7 @@ def working_folder(path: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Tell whether it is empty, or holds a lock, which is the first that ``working_folder`` puts there."""
+    """Return True if it is empty, or holds a lock, which is the first that ``working_folder`` puts there."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     return os.path.lexists(folder / _LOCK) or not any(folder.iterdir())

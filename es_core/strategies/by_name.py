@@ -120,25 +120,30 @@ def _require_sizes(config: Plan, strategy: type[Strategy]) -> None:
             "it out, or choose another strategy"
         )
     limit, steps = config.steps_limit, config.steps_per_generation
-    if limit is not None and (steps is None or limit < steps):
+    if limit is not None and steps is None:
         raise ValueError(
-            f"steps_limit={limit}: it is how far steps_per_generation={steps} may double: raise it, or leave it out"
+            f"max_steps_per_generation={limit} changes nothing without steps_per_generation: set it, too, or leave out "
+            "both"
+        )
+    if limit is not None and steps is not None and limit < steps:
+        raise ValueError(
+            f"max_steps_per_generation={limit} is less than steps_per_generation={steps}: raise it, or leave it out"
         )
     if not config.restarts:
         return
     if not (config.sigma_final is None and config.learning_rate_final is None):
         raise ValueError(
             f"restarts={config.restarts}: sigma_final and learning_rate_final fall over the whole run, so a search "
-            "that begins again late would hardly look around: leave restarts or the final values out"
+            "that restarts late would hardly explore: leave restarts or the final values out"
         )
     why = ""
     if not strategy.rebuildable:
-        why = "what it has learnt is not only its population"
+        why = "its learner would be lost"
     elif largest_population(config) > MOST:
         why = f"the last population would have more than {MOST}"
     if why:
         raise ValueError(
-            f"restarts={config.restarts}: strategy {config.strategy!r} cannot begin again with twice the "
+            f"restarts={config.restarts}: strategy {config.strategy!r} cannot restart with twice the "
             f"{config.population_size} candidates, since {why}: leave restarts out"
         )
 

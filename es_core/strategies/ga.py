@@ -59,7 +59,7 @@ class GA(Strategy):
         self.survivors = np.repeat(self.mean[np.newaxis], count, axis=0)  # ``(parents, d)``, the best first
 
     def draw(self) -> Population:
-        """Draw mutations of random survivors, beside the elite."""
+        """Draw mutations of random survivors, in addition to the elite."""
         count = self.population_size
         chance = seeding.generator(seeding.derive(self.seed, seeding.Purpose.PARENT, self.generation))
         parent, sign = chance.integers(len(self.survivors), size=count), np.ones(count, np.int8)

@@ -30,7 +30,7 @@ class RandomSearch(Strategy):
         self.origin = self.mean.copy()
 
     def draw(self) -> Population:
-        """Draw origin + sigma * noise, beside the best so far."""
+        """Draw origin + sigma * noise, in addition to the best so far."""
         count = self.population_size
         parent, sign = np.ones(count, np.int64), np.ones(count, np.int8)
         parent[0] = sign[0] = 0

@@ -18,7 +18,7 @@ class SepCMAES(CovarianceStrategy):
 
     Args:
         mean: initial mean ``(d,)``.
-        population_size: candidates in a generation, at least 4 (usual: 4 + 3 ln d).
+        population_size: candidates in a generation, at least 4 (default: 4 + 3 ln d).
         sigma: initial standard deviation of every parameter.
         seed: root seed; the noise of generation g is a function of the two.
         max_step_size: bound to which the step size may grow, if sigma is smaller (papers: none).

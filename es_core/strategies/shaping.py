@@ -18,7 +18,7 @@ Values = NDArray[np.float64]
 def by_rank(fitness: Values, utilities: Values) -> Values:
     """Give the best candidate the first of ``utilities`` ``(n,)``, and so on; tied candidates share the average.
 
-    Averaging matters at a score cap: candidates that all reach it must not be told apart by their order of arrival.
+    Averaging matters at a score cap: candidates that all reach it must not be ranked by their order of arrival.
     """
     values, place, sizes = np.unique(fitness, return_inverse=True, return_counts=True)
     if len(values) < 2:

@@ -131,7 +131,7 @@ class Strategy(ABC):
             episodes: all episodes of all valid candidates, in the order of candidates, whoever played them.
         """
 
-    def observe_behaviours(self, behaviours: NDArray[np.float64]) -> None:  # noqa: B027  (likewise)
+    def observe_behaviours(self, behaviours: NDArray[np.float64]) -> None:  # noqa: B027  (most strategies need none)
         """Take a generation's behaviours, before ``tell``, if its population ``describes`` them.
 
         Args:

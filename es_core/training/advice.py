@@ -51,7 +51,7 @@ def advice(history: History, *, restarts: int = 0) -> Advice:
 
     Args:
         history: a run's history; lines without a population are ignored.
-        restarts: how often the run may begin again by itself.
+        restarts: how often the search may restart.
     """
     window = _WINDOW if history and history[-1].final is not None and not history[-1].solved else 1
     sentences = (_first_true(history[: len(history) - back], restarts)[1] for back in range(min(window, len(history))))
@@ -105,7 +105,7 @@ def _goal_too_easy(recent: History, first: GenerationStats) -> str:
 
 
 def _fails_early(recent: History, first: GenerationStats) -> str:
-    """Advise if what an early end saves outweighs what each step costs, and the run goes on like that."""
+    """Advise if what an early end saves outweighs what each step costs, and the run continues like that."""
     nothing = first.baselines.get("doing nothing") if first.generation == 0 else None
     if nothing is None or not all(fails_early(SearchHistory.of(part), nothing) for part in (recent, recent[:-1])):
         return ""
@@ -116,7 +116,7 @@ def _fails_early(recent: History, first: GenerationStats) -> str:
         sigma = f", or try a tenth of sigma, {settings['sigma']:.2g}"
     return Advice(
         f"episodes end after {length:.0f} steps, and after {nothing.length:.0f} if nothing is done: each step costs "
-        "more, but there are fewer. If such an end is a failure, make it cost more than going on would"
+        "more, but there are fewer. If such an end is a failure, make it cost more than continuing would"
         f"{sigma}",
         **settings,
     )

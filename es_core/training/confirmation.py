@@ -183,7 +183,7 @@ def _note_differences(
     if any(len(different) > 1 for different in starts):
         how, so = "begin differently", "candidates do not meet the same starts"
     elif any(len(different) > 1 for different in ends):
-        how, so = "begin alike and go on differently", "all numbers may depend on the workers that play"
+        how, so = "begin alike and continue differently", "all numbers may depend on the workers that play"
     else:
         return
     advice = "draw every random number from self.np_random, and let reset set back all that step changes"
@@ -251,9 +251,9 @@ def confirm(
     config, last = run.config, results is None
     steps = 0 if results is None else results.steps
     training_steps, all_steps = state.training_steps + steps, state.total_steps + steps + evaluation.steps
-    look = _test_number(run, before.generation, last=last) if evaluation.reaches(config.solved_at) else None
-    if look is not None and (last or _is_affordable(config, all_steps, evaluation)):
-        played, solved = _prove(config, before, pool, look)
+    number = _test_number(run, before.generation, last=last) if evaluation.reaches(config.solved_at) else None
+    if number is not None and (last or _is_affordable(config, all_steps, evaluation)):
+        played, solved = _prove(config, before, pool, number)
     elif count := _episodes_of_confirmation(run, state, evaluation, training_steps, last=last):
         seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)
         played, solved = pool.rollouts(before.mean, before.statistics, seeds), False
@@ -267,12 +267,12 @@ def confirm(
             # Should the bounds grow, this line is lost, and the best centre is that one again.
             if last and run.best_path.exists():
                 run.best_path.replace(run.backup_best_path)
-            before = replace(before, strategy={})  # its state may be large, and nobody goes on from here
+            before = replace(before, strategy={})  # its state may be large, and nothing continues from here
         before.save(run.best_path)
     return played, solved
 
 
-def _prove(config: TrainConfig, centre: Checkpoint, pool: RolloutPool, look: int) -> tuple[list[Episode], bool]:
+def _prove(config: TrainConfig, centre: Checkpoint, pool: RolloutPool, number: int) -> tuple[list[Episode], bool]:
     """Play ``confirm_episodes`` of a centre that looks solved, and tell whether it is, beyond chance.
 
     They are played in blocks, each as large as all before it. The proof ends with the first block after which it cannot
@@ -285,7 +285,7 @@ def _prove(config: TrainConfig, centre: Checkpoint, pool: RolloutPool, look: int
         episodes += pool.rollouts(centre.mean, centre.statistics, block)
         if not Evaluation.from_episodes(episodes).reaches(config.solved_at):
             return episodes, False
-    bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (look * (look + 1)))
+    bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (number * (number + 1)))
     return episodes, config.solved_at is not None and bound >= config.solved_at
 
 
@@ -310,23 +310,23 @@ def _episodes_of_confirmation(
 
 
 def _is_affordable(config: TrainConfig, steps: int, evaluation: Evaluation) -> bool:
-    """Tell whether a proof fits into ``max_steps`` after so many steps; if not, it waits for the end of the run."""
+    """Return True if a proof fits into ``max_steps`` after so many steps; if not, it waits for the end of the run."""
     return config.max_steps is None or steps + config.confirm_episodes * evaluation.length <= config.max_steps
 
 
 def _test_number(run: RunFolder, generation: int, *, last: bool) -> int | None:
-    """Number of this look at a centre that seems to solve the task, from 1; None: the next look is not due yet.
+    """Number of this test of a centre that seems to solve the task, from 1; None: the next test is not due yet.
 
-    Looks are at least 1, 2, 4, 8, ... generations apart, ten at most, and one more at the last centre: with enough
-    looks chance alone would succeed. So each look may err with a smaller probability, error / (k (k + 1)) at look k,
+    Tests are at least 1, 2, 4, 8, ... generations apart, ten at most, and one more at the last centre: with enough
+    tests chance alone would succeed. So each test may err with a smaller probability, error / (k (k + 1)) at test k,
     which never sums to more than the error.
     """
-    looks, due = 0, 0
+    tests, due = 0, 0
     for stats in run.history:
-        looked_solved = stats.evaluation is not None and stats.evaluation.reaches(run.config.solved_at)
-        if looked_solved and stats.generation >= due:
-            looks, due = looks + 1, stats.generation + 2**looks
-    return looks + 1 if last or (generation >= due and looks < _MOST_TESTS) else None
+        seemed_solved = stats.evaluation is not None and stats.evaluation.reaches(run.config.solved_at)
+        if seemed_solved and stats.generation >= due:
+            tests, due = tests + 1, stats.generation + 2**tests
+    return tests + 1 if last or (generation >= due and tests < _MOST_TESTS) else None
 
 
 def final_episodes(

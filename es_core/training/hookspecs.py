@@ -17,7 +17,7 @@ hookspec = pluggy.HookspecMarker("es_envs")
 
 @hookspec
 def run_started(run: RunFolder, config: TrainConfig) -> None:
-    """Called when a run begins or goes on, and has its folder and its workers; ``run`` is a ``Run``."""
+    """Called when a run begins or continues, and has its folder and its workers; ``run`` is a ``Run``."""
 
 
 @hookspec

@@ -99,7 +99,7 @@ class TensorBoardLogger:
 
 
 class WandbLogger:
-    """Sends settings and numbers to Weights & Biases; a resumed run goes on under its id.
+    """Sends settings and numbers to Weights & Biases; a resumed run continues under its id.
 
     Its own environment variables configure it: WANDB_PROJECT ("es-envs" if it is not set), WANDB_ENTITY,
     WANDB_MODE=offline.
@@ -157,7 +157,7 @@ _BINS = 30  # of a histogram
 def _histogram(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Counts and edges of equal bins; one unit around values that differ by less than a bin can."""
     low, high = values.min(), values.max()
-    closest = _BINS * np.spacing(max(abs(low), abs(high)))  # where bins can still be told apart
+    closest = _BINS * np.spacing(max(abs(low), abs(high)))  # where bins are still distinct
     if high - low <= closest:
         low, high = low - max(0.5, closest), high + max(0.5, closest)
     return np.histogram(values, bins=_BINS, range=(low, high))

@@ -214,7 +214,7 @@ def _evidence(
     played: Mapping[str, Any],
     limit: int,
 ) -> Evidence:
-    """What the rules read."""
+    """The facts that the rules read."""
     first = run.history[0] if run.history else None
     return Evidence(
         config=state.rules.search_config,
@@ -231,7 +231,7 @@ def _evidence(
 
 
 def _is_false(answer: object) -> bool:
-    """Tell whether it is False, or NumPy's, which a comparison of numbers may return."""
+    """Return True if it is False, or NumPy's, which a comparison of numbers may return."""
     return isinstance(answer, bool | np.bool_) and not answer
 
 

@@ -174,7 +174,7 @@ class RunProgress:
         return "; ".join(filter(None, [f"{self._counted()}: {numbers}" if numbers else self._counted(), self._left()]))
 
     def show(self, stats: GenerationStats, reason: str = "") -> None:
-        """Show one generation; ``reason``: why the search begins again with the next one, if it does."""
+        """Show one generation; ``reason``: why the search restarts with the next one, if it does."""
         if self._reason and stats.population_size is not None:  # else the run has ended instead
             self._say(self._reason)
         self._take(stats)
@@ -291,7 +291,7 @@ class RunProgress:
 
 
 def _so_far(playing: Playing) -> str:
-    """How much has been played, and how fast."""
+    """Generations and steps so far, and the speed."""
     return f"{playing.done} of {playing.count}, {figures(round(playing.steps / playing.seconds))} steps/s"
 
 

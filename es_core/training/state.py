@@ -176,13 +176,13 @@ class TrainingState:
         )
 
     def ending(self, run: RunFolder) -> str | None:
-        """The bound, or the rule, that ends the run here: there is no further generation; None if it goes on."""
+        """The bound, or the rule, that ends the run here: there is no further generation; None if it continues."""
         done = self.trainer.generation
         bound = bound_reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
         return bound or self.rules.ending(self.search_history(run))
 
     def search_history(self, run: RunFolder) -> SearchHistory:
-        """The latest generations of the search that goes on."""
+        """The latest generations of the current search."""
         return SearchHistory.of(recent_generations(run.history, self.search))
 
     def log(self, fitness: NDArray[np.float64], results: Results, changes: Changes) -> GenerationLog:
@@ -227,7 +227,7 @@ class TrainingState:
 
 
 def _latest(run: RunFolder, generation: int) -> Checkpoint:
-    """The run's latest checkpoint; if it is damaged, the error says how to go on from the one before it."""
+    """The run's latest checkpoint; if it is damaged, the error says how to continue from the one before it."""
     try:
         return run.checkpoint_at(generation)
     except CheckpointError as error:
@@ -237,7 +237,7 @@ def _latest(run: RunFolder, generation: int) -> Checkpoint:
                 run.checkpoint_at(earlier)
                 damaged = run.checkpoint_path(generation)
                 error.add_note(
-                    f"Generation {earlier} has an intact one: delete {damaged} and resume, to go on from it."
+                    f"Generation {earlier} has an intact one: delete {damaged} and resume, to continue from it."
                 )
         raise
 
@@ -262,7 +262,7 @@ def _require_consistent(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a checkpoint has next to the strategy, as arguments of ``TrainingState``."""
+    """The contents of a checkpoint other than the strategy, as arguments of ``TrainingState``."""
     values = dict(checkpoint.progress)
     if "rules" not in values:
         values = _progress_from_older(values)

@@ -15,6 +15,7 @@ from typing import IO, Any
 from es_core.config.checks import require_seconds
 from es_core.config.commands import only_in_script
 from es_core.config.given import BOUNDS
+from es_core.config.keywords import accepts_old_names
 from es_core.config.objects import resolved
 from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted_policy
@@ -34,6 +35,7 @@ _SETTINGS = "settings.json"  # all runs', but for the seed
 _GRACE = 30.0  # seconds in which a run that is interrupted may write its checkpoint
 
 
+@accepts_old_names
 def train_seeds(
     env: str | TrainConfig,
     seeds: Iterable[int],
@@ -64,7 +66,7 @@ def train_seeds(
         initial: a file or folder, as for ``train``; those that are continued have begun.
         trust: allow ``initial`` to name modules outside the installed plugins.
         max_seconds: that each run may take; the same call continues.
-        progress: show what goes on.
+        progress: show progress.
         loggers: names, as for ``train``.
         **settings: as for ``train``, but for the seed.
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import es_envs
+from es_core.config.keywords import field_name, to_fields
 from es_core.config.strategy_defaults import is_trainer
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import lists
@@ -39,6 +40,7 @@ class SearchPlan:
         cls, env_id: str, given: Mapping[str, Any], search: Mapping[str, Any] | None, seeds: int, pool: str
     ) -> Self:
         """Make the plan of a search; for the arguments and errors see ``es_core.tune``."""
+        given = to_fields(given)
         base = TrainConfig.for_env(env_id, **given)
         if is_trainer(base.strategy):
             raise ValueError(f"strategy {base.strategy!r} has no population: tune searches for settings of evolution")
@@ -49,7 +51,7 @@ class SearchPlan:
         base = make_plan(make_policy(base, *spaces))
         if base.eval_every == 0:
             raise ValueError("tune compares evaluations of the centre: eval_every must be at least 1, got 0")
-        wanted = search or default_search(base, given)
+        wanted = {field_name(name): values for name, values in (search or default_search(base, given)).items()}
         for name in wanted:
             if name in given:
                 raise ValueError(f"{name} is both searched for and set, to {given[name]!r}: leave out one of the two")

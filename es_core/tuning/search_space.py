@@ -74,7 +74,7 @@ class Range:
         return min(max(float(f"{drawn:.3g}"), self.low), self.high)  # three digits are easy to read and type
 
     def drawn(self, value: Any) -> float | None:
-        """What Optuna would draw for a setting; None if that is not in the range."""
+        """The value that Optuna would draw for a setting; None if that is not in the range."""
         number = value if value is None or self.unit is None else value // self.unit
         return number if number is not None and self.low <= number <= self.high else None
 
@@ -102,7 +102,7 @@ class Choice:
         return self._texts[drawn]
 
     def drawn(self, value: Any) -> str | None:
-        """What Optuna would draw for a setting; None if that is not among the values."""
+        """The value that Optuna would draw for a setting; None if that is not among the values."""
         return text_of(value) if value in self.values else None
 
     @property

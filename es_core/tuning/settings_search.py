@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from es_core.config.checks import require_positive, require_seconds
 from es_core.config.commands import chosen_settings
+from es_core.config.keywords import accepts_old_names
 from es_core.formatting import counted, figures, lists, percent, text_of
 from es_core.pools.options import PoolOptions
 from es_core.run import Run
@@ -50,6 +51,7 @@ class Tuning:
     settings: Mapping[str, Any]
 
 
+@accepts_old_names
 def tune(
     env_id: str,
     *,

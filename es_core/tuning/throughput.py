@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import es_envs
 from es_core.config.budgets import step_limit
 from es_core.config.checks import require_seconds
+from es_core.config.keywords import accepts_old_names
 from es_core.config.objects import resolved
 from es_core.config.train_config import TrainConfig
 from es_core.machine import one_blas_thread, usable_cores
@@ -85,6 +86,7 @@ class Bench:
         return ""
 
 
+@accepts_old_names
 def bench(
     env: str | TrainConfig | Callable[..., gymnasium.Env[Any, Any]],
     *,

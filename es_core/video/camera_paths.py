@@ -16,7 +16,7 @@ _DEFAULT_SHAPE = 4 / 3  # of a picture, its width by its height, for which envir
 
 
 def is_narrow(size: tuple[int, int]) -> bool:
-    """Tell whether a picture is too narrow for an environment's own camera, which would cut both sides."""
+    """Return True if a picture is too narrow for an environment's own camera, which would cut both sides."""
     return size[0] < math.floor(_DEFAULT_SHAPE * size[1])
 
 

@@ -48,7 +48,7 @@ class Label:
 
 
 Legend = tuple[tuple[tuple[Colour, ...], str], ...]
-"""The meaning of the colours of ghosts: rows of colours, and a name that stands beside them."""
+"""The meaning of the colours of ghosts: rows of colours, and a name next to them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,7 +91,7 @@ class Caption:
 
 
 def score_text(fitness: float | None, decimals: int, ending: str = "") -> str:
-    """The fitness so far, and at the end how it ended; empty where it cannot be told yet."""
+    """The fitness so far, and at the end how it ended; empty where it is not known yet."""
     text = "" if fitness is None else f"fitness {fitness:z.{decimals}f}"
     return f"{text}, {ending}" if ending else text
 
@@ -273,7 +273,7 @@ def _known(letter: str) -> str:
 
 @cache
 def _has(letter: str, *, is_rich: bool = False) -> bool:
-    """Tell whether a font has a letter."""
+    """Return True if a font has a letter."""
     if not letter.isprintable():
         return False
     drawn, box = (_font(_SAMPLE, is_rich=is_rich).getmask(each) for each in (letter, _NO_LETTER))

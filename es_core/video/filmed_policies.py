@@ -114,7 +114,7 @@ def filmed_policies(
 def _of_several_sources(
     source: Source, options: FilmOptions, find: Callable[..., Found]
 ) -> tuple[list[tuple[FilmedPolicy, ...]], list[Checkpoint], EnvDefinition]:
-    """The one clip of a film with ``beside``."""
+    """The one clip of a film with ``compare``."""
     checkpoint, definition = find(source, generation=options.generation, candidate=options.candidate)
     checkpoints = [checkpoint, *(find(each, generation=None)[0] for each in options.others)]
     _require_one_world(checkpoints)
@@ -138,7 +138,7 @@ def _of_generations(source: Source, options: FilmOptions, find: Callable[..., Fo
 
 
 def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:
-    """Refuse policies that cannot play the same start beside each other.
+    """Refuse policies that cannot play the same start side by side.
 
     Raises:
         ValueError: they do not.
@@ -152,9 +152,7 @@ def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:
             ("frame skip", first.preprocessing.get("skip", 1), other.preprocessing.get("skip", 1)),
         ):
             if here != there:
-                raise ValueError(
-                    f"policies play beside each other in one world, and their {what} is {here} and {there}"
-                )
+                raise ValueError(f"policies play side by side in one world, and their {what} is {here} and {there}")
 
 
 def _names(sources: Sequence[Source], policies: Sequence[FilmedPolicy]) -> list[str]:

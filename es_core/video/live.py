@@ -107,7 +107,7 @@ class _Player:
         self._decimals = 0
 
     def play(self, start: Start) -> Episode | None:
-        """Play an episode in real time, and return it; None: the user goes on to the next one.
+        """Play an episode in real time, and return it; None: the user skips to the next one.
 
         Pictures are left out where drawing them takes too long.
 
@@ -170,7 +170,7 @@ class _Player:
         raise WindowClosedError  # nothing is sent during an episode: it is closed
 
     def _map(self, start: Start) -> Inset | None:
-        """The episode's map, if it can be told soon enough where its camera goes."""
+        """The episode's map, if its camera's path is known soon enough."""
         env = self._renderer.free_camera
         if env is None:
             return None

@@ -25,7 +25,7 @@ _CHOICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class FilmOptions:
-    """What ``record`` films, and how: its keyword arguments.
+    """Options of a film: the keyword arguments of ``record``.
 
     Attributes:
         episodes: number of episodes, one after the other.
@@ -36,10 +36,10 @@ class FilmOptions:
         generations: film a Run's centres of these generations; "auto": of a few that show its progress.
         population: film so many candidates of the generation's population, or of each of ``generations``, from the
             first on.
-        beside: the policy of another run or file, or of several, which play the same starts in the same environment.
+        compare: the policy of another run or file, or of several, which play the same starts in the same environment.
         layout: "grid": side by side; "ghosts": in one clip, translucent except the last generation, or the best
-            candidate. Without ``generations`` or ``beside``, they show the population. None: one after the other, but
-            "grid" with ``beside``.
+            candidate. Without ``generations`` or ``compare``, they show the population. None: one after the other, but
+            "grid" with ``compare``.
         camera: camera of a ``BulletEnv``: "follow" what moves, "fixed" where it sees everything, or "orbit" around it;
             None: "fixed" for ghosts, "follow" otherwise.
         speed: how many times faster than in reality time passes, from 0.01 to 1000.
@@ -65,7 +65,7 @@ class FilmOptions:
     candidate: int | None = None
     generations: Sequence[int] | Literal["auto"] | None = None
     population: int | None = None
-    beside: Source | Sequence[Source] = ()
+    compare: Source | Sequence[Source] = ()
     layout: Literal["grid", "ghosts"] | None = None
     camera: Literal["follow", "fixed", "orbit"] | None = None
     speed: float = 1.0
@@ -91,9 +91,11 @@ class FilmOptions:
         frame_size(self.width, self.height, self.aspect)
         one = "generation" if self.generation is not None else "candidate" if self.candidate is not None else None
         if self.others and (self.generations is not None or self.population is not None):
-            raise ValueError("a film shows policies beside each other, or several of one run: choose")
+            raise ValueError(
+                "a film compares policies of several runs (compare), or shows several of one run: choose one"
+            )
         if self.generations is not None and one:
-            raise ValueError(f"{one} and generations: a film shows one generation, or several: choose")
+            raise ValueError(f"{one} and generations: a film shows one generation, or several: choose one")
         if self.generations is not None and not self.generations:
             raise ValueError("generations must name at least one generation")
         if self.candidate is not None and not self.others and (self.together or self.population):
@@ -101,8 +103,8 @@ class FilmOptions:
 
     @property
     def others(self) -> Sequence[Source]:
-        """The sources of ``beside``."""
-        return [self.beside] if isinstance(self.beside, RunFolder | Checkpoint | str | os.PathLike) else self.beside
+        """The sources of ``compare``."""
+        return [self.compare] if isinstance(self.compare, RunFolder | Checkpoint | str | os.PathLike) else self.compare
 
     @property
     def together(self) -> str | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from es_core.config.objects import packed
+from es_core.config.objects import pack_objects
 from es_core.processes.process import Child, ChildDiedError, closing_at_the_end, end
 from es_core.processes.watchdog import patience
 from es_core.rollout.errors import RolloutError
@@ -61,7 +61,7 @@ class RenderingProcesses:
         if players:
             scene = replace(scene, arrangement=alone(scene.arrangement.picture, fits=False))
         try:
-            objects = packed(scene.definition, *scene.configs)
+            objects = pack_objects(scene.definition, *scene.configs)
             for k in range(number):
                 self._children.append(Child(f"{__name__}:draw", patience=patience(STEP_TIMEOUT)))
                 self._send(k, (scene, objects, (0, 1) if players else (k, number)))

@@ -16,6 +16,7 @@ from typing import Any
 from PIL import Image
 
 import es_envs
+from es_core.config.keywords import accepts_old_names
 from es_core.evaluation.scoring import Source, require_same_spaces
 from es_core.files import CheckpointError, parse_json, read_whole, require_folder, write_whole
 from es_core.machine import usable_cores
@@ -61,6 +62,7 @@ class Film(list[Episode]):
         )
 
 
+@accepts_old_names
 def record(source: Source, path: str | os.PathLike[str], **options: Any) -> Film:
     """Film a policy, or several: one after the other, side by side, or as ghosts in one clip.
 

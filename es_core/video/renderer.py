@@ -189,7 +189,7 @@ class Renderer:
         )
 
     def play(self, policy: FilmedPolicy, seed: int) -> "EpisodeInFilm":
-        """Begin an episode of a policy, which goes on when it is advanced."""
+        """Begin an episode of a policy, which continues when it is advanced."""
         self._close_others(policy.source)
         return EpisodeInFilm(self.rollout(policy.source), policy, seed, self.scene.definition.label)
 
@@ -317,7 +317,7 @@ class EpisodeInFilm:
 
 
 def _is_drawn_in_any_size(env: gymnasium.Env[Any, Any]) -> bool:
-    """Tell whether an environment's arguments width and height are those of its pictures, as in Bullet and MuJoCo."""
+    """Return True if an environment's arguments width and height are those of its pictures, as in Bullet and MuJoCo."""
     return isinstance(env.unwrapped, FreeCameraEnv) or hasattr(env.unwrapped, "mujoco_renderer")
 
 

@@ -11,7 +11,7 @@ from itertools import count, repeat
 from typing import Any
 
 from es_core.config.checks import require_positive
-from es_core.config.objects import packed
+from es_core.config.objects import pack_objects
 from es_core.evaluation.scoring import Source, find_policy
 from es_core.processes.process import Child, ChildDiedError, end
 from es_core.rollout.errors import RolloutError
@@ -122,7 +122,7 @@ def _newest_each_time(run: RunFolder, checkpoint: Checkpoint, say: Callable[[str
         checkpoint = _newest(run) or checkpoint
         if not is_over and run.end is not None and not run.is_training:
             is_over = True
-            say(f"the run has ended ({run.end}): generation {checkpoint.generation} goes on")
+            say(f"the run has ended ({run.end}): generation {checkpoint.generation} keeps playing")
         yield checkpoint
 
 
@@ -144,7 +144,7 @@ def _window(definition: EnvDefinition, checkpoint: Checkpoint, say: Callable[[st
     child = Child("es_core.video.live:show_in_window")
     try:
         try:
-            child.send((definition, checkpoint, packed(definition, checkpoint.config)))
+            child.send((definition, checkpoint, pack_objects(definition, checkpoint.config)))
             _answer(child)
         except ChildDiedError as error:
             text = " ".join(error.report.split("\n")[-3:]).strip()

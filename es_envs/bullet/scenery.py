@@ -176,7 +176,7 @@ def laid_over(
     Args:
         picture: the background.
         body: a picture of the body, ``(k height, k width, 4)``, for a smooth edge.
-        seen: its pixels, likewise.
+        seen: its pixels, at the same scale.
         ghost: colour of a translucent body, or None.
     """
     height, width = picture.shape[:2]

@@ -53,13 +53,13 @@ def runs_by_name_in_a_fresh_process(subject: Subject) -> None:
 
 
 def prints_nothing(subject: Subject) -> None:
-    """Nothing is written to stdout, where the results of programs stand."""
+    """Nothing is written to stdout, which is for the results of programs."""
     if isinstance(subject.rehearsal, ConformanceError):
         raise Skip("no episode could be played in a fresh process")
     if subject.rehearsal.printed:
         line = subject.rehearsal.printed.splitlines()[0][:100]
         raise Note(
-            f"it prints {line!r} to stdout, where the results of programs stand: use logging, or write to stderr"
+            f"it prints {line!r} to stdout, which is for the results of programs: use logging, or write to stderr"
         )
 
 
@@ -188,7 +188,7 @@ def is_the_same_in_every_process(subject: Subject) -> None:
     for sibling in life.siblings:
         if isinstance(sibling, str):
             raise ConformanceError(
-                f"beside other processes it raises {sibling}: does it want a port, or a file, alone? Let it choose one "
+                f"with other processes it raises {sibling}: does it need a port or a file to itself? Let it choose one "
                 "by the process's number (an argument `worker`, or the environment variable ES_ENVS_WORKER)"
             )
     differences = [first_difference(life.first, sibling) for sibling in life.siblings]
@@ -197,7 +197,7 @@ def is_the_same_in_every_process(subject: Subject) -> None:
             look(env, 5, subject.steps)
             differences.append(first_difference(life.again, trace(env, 5, subject.steps).digests))
     for difference in filter(None, differences):
-        cause = "something besides them (a global random state, the process id, the time, hash order)"
+        cause = "something other than them (a global random state, the process id, the time, hash order)"
         if _depends_on_number(subject):
             cause = "the process's number (`worker`, ES_ENVS_WORKER), which is for ports and displays alone"
         raise ConformanceError(
@@ -236,7 +236,10 @@ def shares_nothing_between_instances(subject: Subject) -> None:
                         traces[index] = end.value
     for index, expected in enumerate(alone):
         _insist_equal(
-            expected, traces[index], "beside another environment", "the two share state (class attributes, a client id)"
+            expected,
+            traces[index],
+            "next to another environment",
+            "the two share state (class attributes, a client id)",
         )
 
 
@@ -273,7 +276,7 @@ def describes_episodes(subject: Subject) -> None:
         for seed, steps in ((1, subject.steps), (2, 1)):
             episode = trace(env, seed, steps).episode
             try:
-                one, other = (describer.noted(episode).behaviour for _ in range(2))
+                one, other = (describer.with_behaviour(episode).behaviour for _ in range(2))
             except (PluginError, ValueError) as error:
                 raise ConformanceError(str(error)) from error
             if one != other:
@@ -285,7 +288,7 @@ def does_not_leak(subject: Subject) -> None:
     # In a fresh process: memory that this one has freed would hide a leak.
     growth = float(in_fresh_process(subject, "growth", 0, subject.steps, LEAK_BYTES).result)
     if math.isnan(growth):
-        raise Skip("this system has no /proc to tell how much memory a process holds")
+        raise Skip("this system has no /proc, which shows how much memory a process holds")
     if growth > LEAK_BYTES:
         raise ConformanceError(
             f"memory grows by about {growth / 1e6:.1f} MB in {LEAK_RESETS} resets and {LEAK_STEPS} steps, or fewer: "

@@ -190,7 +190,7 @@ def _play_round(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> None:
 
 
 def _memory() -> float:
-    """Bytes of physical memory that this process holds, NaN if the system does not tell."""
+    """Bytes of physical memory that this process holds, NaN if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

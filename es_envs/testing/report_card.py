@@ -108,7 +108,7 @@ def examine_stepwise(env_id: str, **kwargs: Any) -> Generator[CheckResult, None,
         yield result
     starts, costs = 0, (math.nan, math.nan)
     if results[0].status != "failed":
-        with suppress(Exception):  # the checks have told what is wrong
+        with suppress(Exception):  # the checks have reported what is wrong
             starts, costs = _distinct_starts(subject), _costs(subject)
     return Report(env_id, tuple(results), starts, *costs)
 
@@ -123,7 +123,7 @@ def _results(subject: Subject) -> Iterator[CheckResult]:
         if check.__name__ == first.name:
             continue
         if first.status == "failed":
-            reason = "nothing else can be said before that is repaired" if hopeless else "it cannot be made"
+            reason = "nothing else can be checked before that is repaired" if hopeless else "it cannot be made"
             yield CheckResult(check.__name__, str(check.__doc__), "skipped", reason)
             continue
         result = _result(check, subject, known=subject.raises)

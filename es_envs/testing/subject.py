@@ -74,7 +74,7 @@ class Life:
 
     @property
     def depends_on_the_past(self) -> bool:
-        """Tell whether the episode changes as time goes on, not only after the first one."""
+        """Return True if the episode changes as time passes, not only after the first one."""
         return bool(first_difference(self.again, self.third) or first_difference(self.third, self.late))
 
 

@@ -19,6 +19,7 @@ import es_envs
 from es_core import Run, TrainConfig, train
 from es_core.cli import GROUPS, main, make_parser
 from es_core.config.given import BOUNDS
+from es_core.config.keywords import keyword, to_fields
 from es_core.config.train_config import option_fields
 from es_core.reports.data_sheet import space_text
 from es_core.runs.run_folder import lock
@@ -93,7 +94,7 @@ def box(low, high):
         (spaces.Discrete(2), "Discrete(2)"),
     ],
 )
-def test_a_space_is_told_in_one_line(space, text):
+def test_a_space_is_described_in_one_line(space, text):
     assert space_text(space) == text
 
 
@@ -124,12 +125,12 @@ EXAMPLES = {
     "generations": ("2", 2),
     "max_steps": ("100000", 100000),
     "max_episodes": ("none", None),
-    "stop_when": ("plateau", "plateau"),
+    "stop_at_plateau": ("", True),
     "strategy": ("pgpe", "pgpe"),
     "strategy_options": ("sigma_learning_rate=.2", {"sigma_learning_rate": 0.2}),
     "population_size": ("6", 6),
     "steps_per_generation": ("300", 300),
-    "steps_limit": ("600", 600),
+    "max_steps_per_generation": ("600", 600),
     "restarts": ("0", 0),
     "sigma": ("0.2", 0.2),
     "sigma_final": ("0.1", 0.1),
@@ -179,7 +180,7 @@ EXAMPLES = {
 
 
 def test_every_setting_can_be_given_on_the_command_line(capsys, monkeypatch):
-    assert [field.name for field in option_fields()] == list(EXAMPLES)
+    assert [keyword(field.name) for field in option_fields()] == list(EXAMPLES)
     given = {}
 
     def train(env_id, **arguments):
@@ -191,7 +192,7 @@ def test_every_setting_can_be_given_on_the_command_line(capsys, monkeypatch):
         flag = f"--{name.replace('_', '-')}"
         results(capsys, "train", "CartPoleBullet-v0", flag, *([text] if text else []), code=2)
         assert given[name] == value
-        TrainConfig(env_id="CartPoleBullet-v0", **{name: value})
+        TrainConfig(env_id="CartPoleBullet-v0", **to_fields({name: value}))
 
 
 def test_settings_of_the_command_line_are_those_of_the_run(capsys, tmp_path):
@@ -217,7 +218,7 @@ def help_of(capsys, *words):
 def test_help_all_names_every_setting_with_its_default(command, capsys):
     out = help_of(capsys, command, "--help-all")
     for field in option_fields():
-        assert f"--{field.name.replace('_', '-')}" in out
+        assert f"--{keyword(field.name).replace('_', '-')}" in out
     assert "(default: auto)" in out
     assert "(default: 0.03)" in out
 
@@ -243,7 +244,7 @@ def test_help_of_the_program_arranges_all_commands_in_groups(capsys):
     assert sorted(listed) == sorted(choices)
 
 
-def test_train_takes_the_settings_of_a_file_and_those_given_besides(folder, capsys, tmp_path):
+def test_train_takes_the_settings_of_a_file_and_those_given_with_it(folder, capsys, tmp_path):
     config = Run.open(folder).config
     words = ["--config", folder / "config.json", "--seed", 4, "--hidden-sizes", 4, "--run-dir", tmp_path / "r"]
     results(capsys, "train", *words, "--workers", 1, "--quiet")
@@ -403,7 +404,7 @@ def test_a_folder_of_runs_names_the_latest_run_in_it(folder, capsys):
     assert "by default in runs/" in results(capsys, "watch", "nowhere", code=1).err
 
 
-def test_runs_tells_where_each_run_stands_and_how_to_go_on(folder, capsys, tmp_path, monkeypatch):
+def test_runs_lists_the_state_of_each_run_and_how_to_continue(folder, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["runs"]) == 1
     assert "there is no folder runs" in capsys.readouterr().err
@@ -508,7 +509,7 @@ def talking(tiny, tmp_path_factory):
         "replay RUN --generation 0 --candidate 0 --seed 1",
     ],
 )
-def test_what_an_environment_says_is_no_part_of_a_result(words, talking, tmp_path, capfd):
+def test_output_of_an_environment_is_no_part_of_a_result(words, talking, tmp_path, capfd):
     env_id, run = talking
     words = words.replace("ID", env_id).replace("RUN", str(run.directory)).replace("OUT", str(tmp_path / "new"))
     assert main([*words.split(), "--json"]) == 0

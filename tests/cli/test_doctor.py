@@ -28,7 +28,7 @@ def test_the_doctor_finds_nothing_broken_where_the_tests_run():
 
 
 @pytest.mark.long
-def test_what_is_broken_is_named_with_its_cause_and_what_to_do(tmp_path, python):
+def test_a_broken_installation_is_reported_with_cause_and_remedy(tmp_path, python):
     (tmp_path / "torch.py").write_text("raise ImportError('compiled for another processor')")
     (tmp_path / "imageio_ffmpeg.py").write_text("import os; os.abort()")
     (tmp_path / "es_bad.py").write_text("raise OSError('no licence')")

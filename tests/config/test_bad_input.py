@@ -18,6 +18,7 @@ from written import files
 
 import es_envs
 from es_core import CheckpointError, RolloutError, Run, TrainConfig, evaluate, record, train
+from es_core.config.keywords import keyword
 from es_core.runs.run_folder import lock
 from es_envs import PluginError, UnknownEnvError, registry
 
@@ -128,7 +129,7 @@ def test_a_number_is_the_same_setting_whatever_its_type(option, kind):
     if option.name == "action_bins":
         usual, value = (-1.0, 2.0), (-1 if kind is not np.uint8 else -1.0, 2)
     elif whole and issubclass(kind, np.floating):
-        with pytest.raises(ValueError, match=f"{option.name} must be"):
+        with pytest.raises(ValueError, match=f"{keyword(option.name)} must be"):
             TrainConfig(env_id="Walk-v0", **{option.name: kind(2)})
         return
     typed = tuple(kind(item) if item > 0 else item for item in value) if isinstance(value, tuple) else kind(value)
@@ -363,7 +364,7 @@ CAUSES = {
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
 @pytest.mark.parametrize("fault", CAUSES)
-def test_a_failed_episode_is_named_and_the_run_goes_on_once_repaired(fault, walk, tiny, tmp_path, monkeypatch):
+def test_a_failed_episode_is_named_and_the_run_resumes_once_repaired(fault, walk, tiny, tmp_path, monkeypatch):
     broken, folder = tmp_path / "broken", tmp_path / "run"
     settings = {**tiny, "generations": 3, "env_kwargs": {"fault": fault, "where": str(broken)}}
 
@@ -572,7 +573,7 @@ def test_a_checkpoint_of_another_run_in_the_folder_is_noticed(walk, tiny, copied
         evaluate(copied, episodes=1, workers=1)
 
 
-def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
+def test_missing_files_are_named(finished, walk, refused, tmp_path):
     absent = tmp_path / "absent"
     with pytest.raises(FileNotFoundError, match=f"{absent}"):
         evaluate(absent)

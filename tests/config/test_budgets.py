@@ -101,7 +101,7 @@ def test_more_candidates_play_from_more_starts_in_groups(candidates, groups, wan
 
 
 @pytest.mark.parametrize("strategy", ["openai_es", "cma_es", "ga"])
-def test_what_is_better_only_by_its_start_does_not_move_the_mean_in_groups(strategy, wander, tmp_path):
+def test_luck_of_the_start_does_not_move_the_mean_of_grouped_candidates(strategy, wander, tmp_path):
     fields = {"fitness": "small_envs:depends_on_seed", "generations": 1, "population_size": 20, "strategy": strategy}
     grouped = run_of(wander, tmp_path / "grouped", episode_seeds="grouped", **fields)
     alone = run_of(wander, tmp_path / "alone", episode_seeds="independent", **fields)
@@ -154,7 +154,7 @@ def test_sign_shaping_learns_from_signs_and_reports_the_fitness(shaping, equival
     ],
     ids=str,
 )
-def test_what_does_not_go_together_is_refused_and_leaves_nothing_behind(fields, message, wander, tmp_path):
+def test_conflicting_options_are_refused_and_leave_no_files(fields, message, wander, tmp_path):
     with pytest.raises(ValueError, match=message):
         run_of(wander, tmp_path / "r", **fields)
     assert not (tmp_path / "r").exists()
@@ -426,7 +426,7 @@ def test_a_config_from_before_there_was_a_budget_has_none(wander):
 
 def test_the_best_of_a_run_whose_bound_has_grown_is_that_of_its_log(register, tmp_path, recwarn):
     aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
-    fields = {**STALLED, "stop_when": None, "eval_every": 100, "confirm_episodes": 2, "learning_rate": 0.02}
+    fields = {**STALLED, "stop_at_plateau": False, "eval_every": 100, "confirm_episodes": 2, "learning_rate": 0.02}
     run = run_of(aim, tmp_path / "run", **fields | {"generations": 5})
     assert run.best.generation == 5  # scored since it was the last
     grown = run.resume(progress=False, generations=8, on_generation=lambda stats: stats.generation < 6)
@@ -442,14 +442,14 @@ def test_a_grown_bound_gives_the_run_that_had_it_from_the_start(wander, tmp_path
     assert run.config == longer.config
 
 
-def test_schedules_end_where_the_run_was_to_end_though_it_goes_on(wander, tmp_path):
+def test_schedules_end_at_the_first_bound_of_an_extended_run(wander, tmp_path):
     fields = {"sigma_final": 0.1, "learning_rate_final": 0.01}
     run = run_of(wander, tmp_path / "r", generations=2, **fields).resume(generations=4, progress=False)
     assert [round(stats.sigma, 6) for stats in run.history[:-1]] == [0.3, 0.2, 0.1, 0.1]
     assert lines(run) == lines(run_of(wander, tmp_path / "whole", generations=4, schedule_generations=2, **fields))
 
 
-def test_a_run_stops_when_its_time_is_up_and_goes_on_when_it_is_resumed(wander, tmp_path):
+def test_a_run_stops_when_its_time_is_up_and_can_be_resumed(wander, tmp_path):
     whole = run_of(wander, tmp_path / "whole")
     run = run_of(wander, tmp_path / "r", max_seconds=1e-6)
     assert len(run.history) == 1
@@ -492,18 +492,18 @@ def test_the_command_line_says_why_a_run_ended(tmp_path, capsys):
 
 STALLED = {
     "generations": 400, "population_size": 8, "episodes_per_candidate": 1, "hidden_sizes": (), "eval_budget": None,
-    "eval_episodes": 2, "learning_rate": 0.2, "action_squash": "clip", "stop_when": "plateau",
+    "eval_episodes": 2, "learning_rate": 0.2, "action_squash": "clip", "stop_at_plateau": True,
 }  # fmt: skip
 
 
-def test_a_run_ends_at_a_plateau_if_asked_to(register, tmp_path, capsys):
+def test_a_run_ends_at_a_plateau_with_stop_at_plateau(register, tmp_path, capsys):
     aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
     run = run_of(aim, tmp_path / "run", **STALLED)
     last = run.history[-1].generation
     assert (run.end, run.finished) == ("plateau", True)
     assert 100 <= last < 400
     assert run.history[-1].final is not None
-    whole = run_of(aim, tmp_path / "whole", **{**STALLED, "stop_when": None})
+    whole = run_of(aim, tmp_path / "whole", **{**STALLED, "stop_at_plateau": False})
     assert [stats.parameter_hash for stats in whole.history[: last + 1]] == [s.parameter_hash for s in run.history]
     shutil.copytree(run.directory, tmp_path / "stopped")
     text = (run.directory / "metrics.jsonl").read_bytes().splitlines(keepends=True)
@@ -515,7 +515,7 @@ def test_a_run_ends_at_a_plateau_if_asked_to(register, tmp_path, capsys):
     assert "nothing was gained in 100 generations, a plateau" in run.report().read_text(encoding="utf-8")
 
 
-def test_a_run_that_reached_a_bound_before_a_plateau_goes_on_when_the_bound_grows(register, tmp_path):
+def test_a_run_at_a_bound_before_a_plateau_resumes_when_the_bound_grows(register, tmp_path):
     aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
     run = run_of(aim, tmp_path / "run", **{**STALLED, "generations": 5})
     assert run.end == "generations"

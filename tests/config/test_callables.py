@@ -229,7 +229,7 @@ def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, tiny
         train(HERE["Here"], fitness=CHANGED["closeness"], **how)
     other = defined(SOURCE.replace("eye(64", "eye(65"))
     with pytest.raises(
-        ValueError, match=r"env: the run began with .*other code; to use it nevertheless, pass changed_code"
+        ValueError, match=r"env: the run began with .*other code; to use it nevertheless, pass allow_changed_code"
     ):
         train(other["Here"], fitness=HERE["closeness"], **how)
     with pytest.raises(ValueError, match=r"policy: the run has policy='mlp', got .*; leave it out"):
@@ -241,8 +241,8 @@ def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, tiny
     assert metrics(resumed) == metrics(train(HERE["Here"], fitness=HERE["closeness"], **fields))
 
 
-def test_other_code_is_used_at_a_resume_if_that_is_said(run):
-    how = {"resume": True, "changed_code": True, "generations": 2, "workers": 1, "progress": False}
+def test_changed_code_is_used_in_a_resume_if_allowed(run):
+    how = {"resume": True, "allow_changed_code": True, "generations": 2, "workers": 1, "progress": False}
     with pytest.warns(RuntimeWarning, match="fitness: the run began with .* it is used nevertheless"):
         resumed = train(CHANGED["Here"], fitness=CHANGED["closeness"], run_dir=run.directory, **how)
     assert resumed.config.fitness == run.config.fitness
@@ -250,13 +250,13 @@ def test_other_code_is_used_at_a_resume_if_that_is_said(run):
     assert resumed.history[1].evaluation.mean == pytest.approx(run.history[1].evaluation.mean + 1, abs=0.5)
 
 
-def test_a_run_of_an_older_version_goes_on_although_its_hashes_are_of_bytecode(session, walk, tiny, monkeypatch):
+def test_an_older_run_resumes_although_its_hashes_are_of_bytecode(session, walk, tiny, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(code_hash, "_VERSION", "")  # hexadecimal digits alone
         run = train(walk, fitness=HERE["closeness"], **tiny)
     session()
     again = defined()
-    with pytest.warns(RuntimeWarning, match=r"fitness: an older version .* does not tell whether .* other code; it is"):
+    with pytest.warns(RuntimeWarning, match=r"fitness: an older version .* does not show whether .* other code; it is"):
         there = Run.open(run.directory, fitness=again["closeness"])
     assert there.evaluate(episodes=2, workers=1) == run.evaluate(episodes=2, workers=1)
     with pytest.raises(ValueError, match=r"the run began with .*closeness#\w+', but '__main__:unmoved#s\w+' has"):
@@ -279,7 +279,7 @@ def test_pages_about_runs_need_none_of_their_objects(run, tmp_path):
     assert len(compare([run.directory, other.directory]).groups[0].runs) == 2
 
 
-def test_to_other_machines_and_other_programs_go_names_alone(session, tiny, tmp_path, walk):
+def test_other_machines_and_programs_receive_names_alone(session, tiny, tmp_path, walk):
     fields = {**tiny, "run_dir": tmp_path / "run"}
     with pytest.raises(ValueError, match=r"pool='ray': '__main__:closeness#.* but other machines import .* by name"):
         train(walk, fitness=HERE["closeness"], pool="ray", **fields)
@@ -295,7 +295,7 @@ def test_a_worker_that_is_started_later_gets_the_objects_as_they_were(session, t
     def change(stats):
         here["closeness"].__globals__["goal"] = 100.0
 
-    fields = {**tiny, "generations": 3, "max_episode_steps": 5, "recycle_after": 1}
+    fields = {**tiny, "generations": 3, "max_episode_steps": 5, "episodes_per_worker": 1}
     run = train(
         here["Here"], fitness=here["closeness"], on_generation=change, **{**fields, "run_dir": tmp_path / "run"}
     )

@@ -71,7 +71,7 @@ def printed(text):
         pytest.param("policy", marks=pytest.mark.long),
     ],
 )
-def test_what_a_run_of_a_strangers_module_prints_works_as_it_is_printed(what, fault, capsys):
+def test_commands_printed_by_a_run_with_an_unknown_module_work(what, fault, capsys):
     words = ["train", *NAMES[what], "--run-dir=a run", "--quiet", *TINY]
     fault.touch()
     commands = printed(said(capsys, words, code=1))
@@ -118,7 +118,7 @@ def test_runs_checkpoints_and_configs_are_shown_in_a_few_words(walk, tiny, tmp_p
     assert eval(repr(run.config)) == run.config
 
 
-def test_a_run_of_a_script_is_repeated_with_what_was_said_and_not_with_what_it_chose(tiny, tmp_path):
+def test_a_scripts_run_is_repeated_with_given_settings_not_chosen_ones(tiny, tmp_path):
     def make():
         return Walk()
 
@@ -147,7 +147,7 @@ def test_given_setting_is_not_listed_as_decided(walk, tiny, tmp_path):
 @pytest.mark.parametrize(
     "words", [["--population-size", "6"], ["--max-steps", "2000"], ["--hidden-sizes", "4,4"], ["--generations", "2"]]
 )
-def test_what_follows_from_settings_follows_from_those_given_beside_a_file(words, walk, tiny, tmp_path):
+def test_settings_given_with_a_file_decide_dependent_settings(words, walk, tiny, tmp_path):
     given = {name: value for name, value in tiny.items() if name not in {"population_size", "hidden_sizes"}}
     first = train(walk, run_dir=tmp_path / "first", sigma_final=0.01, **given)
     flags = {
@@ -161,13 +161,13 @@ def test_what_follows_from_settings_follows_from_those_given_beside_a_file(words
     assert Run.open(tmp_path / "file", trust=True).config == Run.open(tmp_path / "id", trust=True).config
 
 
-def test_what_a_run_chose_itself_is_no_changed_setting(walk, tiny, tmp_path):
+def test_settings_that_the_run_chose_are_not_listed_as_changed(walk, tiny, tmp_path):
     run = train(walk, run_dir=tmp_path / "run", sigma_final=0.01, **tiny)
     assert (run.config.engine, run.config.schedule_generations) == ("compiled", 1)
     assert changed_settings(run.config).keys() == {*tiny, "policy", "sigma_final"} - {"workers", "progress"}
 
 
-def test_what_a_run_chose_itself_is_a_changed_setting_once_the_environment_recommends_another(register, tmp_path):
+def test_a_chosen_setting_is_listed_as_changed_once_another_is_recommended(register, tmp_path):
     walk = register("Walk-v0", max_episode_steps=10)
     fields = {"generations": 1, "workers": 1, "progress": False}
     run = train(walk, run_dir=tmp_path / "run", **fields)

@@ -87,7 +87,7 @@ def test_outputs_are_stretched_to_bounds_that_are_far_from_1(actions, squash):
     assert settled_for(actions=actions).action_squash == squash
 
 
-def test_what_is_given_wins_and_is_not_recorded_as_decided():
+def test_given_settings_win_and_are_not_recorded_as_decided():
     config = settled_for(strategy="snes", population_size=12, sigma=0.3, observation_normalization=False)
     assert (config.strategy, config.population_size, config.sigma) == ("snes", 12, 0.3)
     assert set(config.decided) == {
@@ -111,7 +111,7 @@ def test_few_inputs_go_through_a_hidden_layer_and_many_are_linear_with_a_bias():
 
 
 @pytest.mark.parametrize(("strategy", "sigma"), [("cma_es", 1.0), ("sep_cma_es", 1.0), ("snes", 0.1), ("pgpe", 0.1)])
-def test_who_names_a_strategy_that_adapts_sigma_leaves_it_to_the_run(strategy, sigma, walk):
+def test_naming_a_strategy_that_adapts_sigma_leaves_sigma_to_the_run(strategy, sigma, walk):
     config = make_plan(make_policy(TrainConfig.for_env(walk, strategy=strategy), VECTOR, UNIT))
     assert config.sigma == sigma
     assert "sigma" in config.decided

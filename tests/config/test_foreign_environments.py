@@ -59,7 +59,7 @@ def old_gym(tmp_path):
         ("pybullet_envs:AntBulletEnv-v0", "made for the old gym: pybullet_envs_gymnasium has the same environments"),
     ],
 )
-def test_what_is_of_the_old_gym_is_named_with_the_way_out(env_id, way, old_gym, python):
+def test_an_environment_of_the_old_gym_is_refused_with_a_remedy(env_id, way, old_gym, python):
     settings = ["--generations", "1", "--population-size", "4", "--strategy", "openai_es", "--workers", "1", "--quiet"]
     done = python(arguments=["-m", "es_core", "train", env_id, *settings], cwd=old_gym)
     assert done.code != 0

@@ -141,7 +141,7 @@ def test_pictures_are_kept_as_they_were_seen(tmp_path, monkeypatch):
     env.close()
 
 
-def test_what_cannot_be_collected_leaves_nothing(runs, register, tmp_path):
+def test_a_dataset_that_cannot_be_collected_leaves_no_files(runs, register, tmp_path):
     run, folder = runs["CartPoleBullet-v0"], tmp_path / "data"
     with pytest.raises(ValueError, match="dataset_id must be NAME-vNUMBER"):
         collect(run, folder, dataset_id="cart")
@@ -166,7 +166,7 @@ def test_what_cannot_be_collected_leaves_nothing(runs, register, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such signals")
-def test_what_a_killed_process_left_is_gone_after_the_next_dataset(runs, tmp_path):
+def test_leftovers_of_a_killed_process_are_removed_by_the_next_dataset(runs, tmp_path):
     run, name = runs["CartPoleBullet-v0"].directory, "cart/pole-v0"
     words = ["collect", str(run), str(tmp_path), "--dataset-id", name]
     with running([sys.executable, "-m", "es_core", *words, "--episodes", "1000000"]) as process:

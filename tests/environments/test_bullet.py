@@ -348,7 +348,7 @@ def test_an_environment_is_neither_pickled_nor_copied(made, copier):
         copier(made())
 
 
-def test_a_class_that_leaves_questions_open_is_told_which():
+def test_a_class_with_missing_methods_is_refused_with_their_names():
     class Half(BulletEnv):
         def build(self):
             pass
@@ -363,7 +363,7 @@ def test_observations_are_clipped_only_where_they_leave_the_bounds():
     assert bounded([0.5], 2.0).dtype == np.float32
 
 
-def test_python_without_pybullet_is_told_where_to_get_it(python):
+def test_without_pybullet_the_error_says_where_to_get_it(python):
     child = python("import sys; sys.modules['pybullet'] = None; from es_envs.bullet import BulletEnv")
 
     message = child.err.strip().splitlines()[-1]

@@ -160,7 +160,7 @@ def test_every_version_of_python_gives_source_the_same_hash():
     assert hashes(source) == expected
 
 
-def test_functions_on_one_line_are_told_apart():
+def test_functions_on_one_line_have_different_hashes():
     one, two, outer, other, inner = hashes(
         "chosen = [lambda e: 1, lambda e: 2, lambda e: lambda e: 1, lambda x: lambda e: x, (lambda x: lambda e: 1)(0)]"
     )
@@ -218,7 +218,7 @@ def test_functions_that_call_each_other_have_a_hash():
         ),
     ],
 )
-def test_what_cannot_be_copied_is_refused_by_the_name_of_its_variable(tmp_path, fitness, message):
+def test_objects_that_cannot_be_copied_are_refused_by_their_variables_name(tmp_path, fitness, message):
     begin = f"""
 import threading
 log = open({str(tmp_path / "log")!r}, "w")

@@ -44,7 +44,7 @@ FAULTS = {
     "WarmingUpOnce": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
     "Wearing": "steps of others, from step 1 on: something survives reset (a counter of steps or episodes",
     "WearingOutAll": "steps of others, from step 1 on: something survives reset (a counter of steps or episodes",
-    "Shared": "the same seed and actions give another episode beside another environment",
+    "Shared": "the same seed and actions give another episode next to another environment",
     "NotANumber": "the observation at step 3 under random actions (seed 0) holds NaN or infinity",
     "OutOfBounds": "is out of bounds: entry (1,) is 3.0, the space says -2.0 to 2.0",
     "WrongDtype": "has dtype float64, the space says float32",
@@ -65,7 +65,7 @@ NOTES = {
     "DarkPicture": "its pictures show nothing: all pixels have one colour",
     "Lopsided": "gymnasium.utils.env_checker.check_env recommends: WARN: ",
     "OldSeed": "gymnasium.utils.env_checker.check_env recommends: WARN: Official support for the `seed` function is dr",
-    "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",
+    "Printing": "it prints 'the third step' to stdout, which is for the results of programs: use logging",
     "PrintingInC": "it prints 'from compiled code' to stdout",
     "Rounding": "the observation of reset(seed=0) is beyond a bound, by no more than rounding: clip it",
 }
@@ -126,7 +126,7 @@ def define(register):
     ],
     ids=str,
 )
-def test_what_is_wrong_with_an_observation_is_told_whatever_it_holds(space, observation, fault):
+def test_a_wrong_observation_is_explained_whatever_its_contents(space, observation, fault):
     with pytest.raises(testing.ConformanceError, match=re.escape(f"the observation {fault}")):
         require_member(space, observation, "the observation")
 
@@ -172,7 +172,7 @@ def test_spaces_of_a_class_without_bounds_and_methods_in_infos_are_no_fault(defi
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:an old function:DeprecationWarning")
-def test_what_only_others_mind_is_no_fault(define):
+def test_warnings_for_other_developers_are_no_fault(define):
     assert testing.examine(define("OldFashioned")).faults == ()
 
 
@@ -204,7 +204,7 @@ def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
 
 
 @pytest.mark.parametrize(("name", "sentence"), first_fast(NOTES.items()))
-def test_what_training_bears_is_noted_and_no_fault(define, name, sentence):
+def test_oddities_that_training_tolerates_are_notes_not_faults(define, name, sentence):
     report = testing.check_env(define(name))
 
     assert report.faults == ()
@@ -424,7 +424,7 @@ def test_an_author_has_a_fixture_in_pytest_that_is_light_to_load(python, tmp_pat
     assert done.out.strip() == "set()"
 
 
-def test_where_a_system_does_not_tell_how_much_memory_is_held_no_leak_is_claimed(define, monkeypatch):
+def test_no_leak_is_claimed_where_memory_cannot_be_measured(define, monkeypatch):
     from es_envs.testing import fresh_process
 
     monkeypatch.setattr(fresh_process, "_memory", lambda: float("nan"))

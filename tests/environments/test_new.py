@@ -55,7 +55,7 @@ def test_a_new_plugin_is_named_formatted_and_found_by_git(kind, here, capsys):
         assert done.returncode == 0, done.stdout
 
 
-def test_the_next_commands_are_printed_beside_the_result(here, capsys):
+def test_the_next_commands_are_printed_with_the_result(here, capsys):
     assert main(["new", "my-rover"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "my-rover\n"
@@ -99,7 +99,7 @@ def test_a_name_that_cannot_be_had_is_refused_with_the_reason(name, message, her
     assert not list(here.iterdir())
 
 
-def test_what_is_there_already_stays_as_it_is(here, capsys):
+def test_existing_files_are_left_unchanged(here, capsys):
     (here / "my-rover").mkdir()
     (here / "my-rover" / "mine").touch()
     assert main(["new", "my-rover"]) == 1
@@ -183,7 +183,7 @@ def follow(document, here, *, running=True):
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 
 
-def test_what_the_tutorial_shows_and_changes_is_in_a_new_plugin(here):
+def test_code_that_the_tutorial_shows_is_in_a_new_plugin(here):
     assert main(["new", "lunar-rover", "--bullet"]) == 0
     follow(TUTORIAL, here / "lunar-rover", running=False)
     for name in ("env", "fitness", "__init__"):
@@ -197,7 +197,7 @@ def test_a_new_plugin_installs_passes_its_tests_trains_and_is_filmed(borrowing, 
 
 
 @pytest.mark.long
-def test_what_is_said_of_determinism_can_be_tried(borrowing, tmp_path):
+def test_commands_in_the_page_on_determinism_can_be_run(borrowing, tmp_path):
     assert "not a bit differs" in run("bash", "-ec", block("the same bits"), cwd=tmp_path)
 
 

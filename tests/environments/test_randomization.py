@@ -84,7 +84,7 @@ def test_an_episode_does_not_depend_on_those_before_it(make, env_id):
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_what_is_varied_changes_the_episode_but_not_its_start(make, env_id):
+def test_randomized_values_change_the_episode_but_not_its_start(make, env_id):
     env = make(env_id)
     assert "randomized" not in flown(env, 1)[1]
     changed = {"friction": 0.0, "mass": 2.0, "motor_strength": 0.01, "latency": 3, "push": 2.0}
@@ -139,7 +139,7 @@ def test_noise_on_whole_numbers_has_the_mean_0_and_pictures_have_none():
         env.reset(seed=0, options=noise)
 
 
-def test_an_environments_own_variations_are_added_to_the_usual_ones():
+def test_an_environments_own_variations_are_added_to_the_standard_ones():
     with closing(Counting((2,), randomize={"slope": [-0.2, 0.2], "mass": 2})) as env:
         env.reset(seed=0)
         assert env.varied.keys() == {*Puck.variations, "slope"}

@@ -457,7 +457,7 @@ def test_an_id_may_name_the_module_that_registers_it(installed):
             es_envs.definition(env_id)
 
 
-def test_who_cannot_find_an_environment_of_ones_own_is_told_how(tmp_path, monkeypatch):
+def test_an_own_environment_that_is_not_found_gets_a_hint(tmp_path, monkeypatch):
     with pytest.raises(UnknownEnvError, match=r"needs its entry point in pyproject.toml, and `pip install -e .` again"):
         es_envs.definition("Rover-v0")
     (tmp_path / "my_rover.py").write_text("")
@@ -492,7 +492,7 @@ def test_a_threshold_of_any_number_and_a_limit_of_none_are_gymnasiums_own_words(
         del gymnasium.registry["Odd-v0"]
 
 
-def test_what_is_registered_later_is_known_to_gymnasium_too(python):
+def test_environments_registered_later_are_known_to_gymnasium_too(python):
     done = python("""
 import es_envs, es_envs.gym, gymnasium
 es_envs.register(es_envs.EnvDefinition(id="Later-v0", entry_point="small_envs:Walk", max_episode_steps=5))
@@ -752,7 +752,7 @@ def test_a_plugin_without_its_simulator_is_incomplete_others_work(installed):
     assert found["bare"].ids == ("Bare-v0",)
 
 
-def test_what_a_plugin_prints_is_not_a_result_of_the_command_line(installed, python):
+def test_output_of_a_plugin_is_not_a_result_of_the_command_line(installed, python):
     loud = """
         import ctypes, os
         print("importing")
@@ -860,7 +860,7 @@ def test_no_control_character_of_a_plugin_reaches_the_terminal(installed, python
     assert r"\x1b]0;owned\x07\x9b31m\n" in done.out  # a row stays a row
 
 
-def test_what_moves_a_cursor_or_cannot_be_written_is_escaped():
+def test_characters_that_move_the_cursor_or_cannot_be_written_are_escaped():
     for character in map(chr, range(0x10000)):
         hidden = unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} and character not in "\n\t"
         reordering = unicodedata.bidirectional(character) in {
@@ -880,7 +880,7 @@ def test_what_moves_a_cursor_or_cannot_be_written_is_escaped():
             assert printable(character) == character
 
 
-def test_a_line_beside_a_bar_is_neither_markup_nor_control_characters():
+def test_a_line_with_a_progress_bar_is_shown_without_markup():
     console = Console(file=(file := io.StringIO()), force_terminal=True)
     print_line(console, "[red]\x1b[2Jcleared")
     assert file.getvalue() == "[red]\\x1b[2Jcleared\n"

@@ -108,7 +108,7 @@ def test_engines_and_module_agree_for_every_policy_and_action_space(kind, action
 
 
 @every_setting
-def test_what_training_plays_lies_in_the_space_too(action_space, fields):
+def test_actions_in_training_lie_in_the_space_too(action_space, fields):
     policy = make(action_space, **fields)
     actions = explored(policy, 0.5 * parameters_of(policy), range(50))
     assert all(action_space.contains(action) for action in actions)
@@ -251,7 +251,7 @@ def test_values_need_no_bounds():
     assert make_actor(policy, outputs_are(policy, [0, 1, 0, 0, 1]))(np.zeros(3)).tolist() == [1, 1e6]
 
 
-def test_a_module_of_the_users_is_told_how_many_outputs_the_settings_need():
+def test_a_users_module_gets_the_number_of_outputs_that_settings_need():
     for fields, message in (
         ({"sample_actions": True}, r"shape \(batch, 4\), with sample_actions the means of .*, then their log-stds"),
         ({"action_bins": 4}, r"shape \(batch, 8\), an output for each of the values that action_bins gives"),

@@ -55,17 +55,17 @@ def folder():
     return cache_folder()
 
 
-def test_kernels_are_kept_beside_their_source_where_that_can_be_written(places, tmp_path):
+def test_kernels_are_stored_next_to_their_source_if_it_is_writable(places, tmp_path):
     places.setattr(compilation, "_SOURCE", tmp_path / "kernels.py")
     assert folder().parent == tmp_path / "__pycache__"
 
 
-def test_else_kernels_are_kept_in_the_users_cache(places, tmp_path):
+def test_otherwise_kernels_are_stored_in_the_users_cache(places, tmp_path):
     places.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert folder().parent == tmp_path / "es-envs"
 
 
-def test_else_kernels_are_kept_in_a_folder_that_started_processes_share(places):
+def test_otherwise_kernels_are_stored_in_a_folder_shared_by_processes(places):
     kept = folder()
     assert kept.is_dir()
     assert os.environ["NUMBA_CACHE_DIR"] == str(kept.parent)

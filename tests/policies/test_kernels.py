@@ -178,7 +178,7 @@ def test_an_infinite_output_is_reported_although_a_bound_would_hide_it(name, val
 @pytest.mark.parametrize("place", range(7))
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("name", ["linear", "tanh, normalised", "relu, squashed", "drawn normals", "choice", "lstm"])
-def test_an_entry_that_is_not_finite_is_reported_wherever_it_stands(name, place, value):
+def test_an_entry_that_is_not_finite_is_reported_wherever_it_is(name, place, value):
     policy = make(name)
     observation = observations_of(policy, 1)[0]
     observation[place] = value

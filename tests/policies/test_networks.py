@@ -115,7 +115,7 @@ def test_an_episode_is_forgotten_at_reset_and_not_before(kind, engine, recorded)
 
 
 @pytest.mark.parametrize(("kind", "engine"), EVERY_ENGINE)
-def test_what_an_actor_has_played_before_changes_no_bit(kind, engine, recorded):
+def test_earlier_episodes_of_an_actor_change_no_bit(kind, engine, recorded):
     policy, observations = policy_of(kind), recorded(kind)[:12, 0]
     new, used = (make_actor(policy, engine=engine) for _ in range(2))
     used.load(candidate(policy, 1))
@@ -198,7 +198,7 @@ def test_channels_are_where_the_image_is_smaller(shape):
 
 
 @pytest.mark.parametrize("engine", ["compiled", "torch"])
-def test_images_among_other_observations_enter_beside_them(engine):
+def test_images_among_other_observations_enter_with_them(engine):
     space = spaces.Dict(
         {
             "arm": spaces.Box(-1, 1, (2,), np.float32),

@@ -174,7 +174,7 @@ def test_text_in_the_options_of_a_policy_must_be_trusted_as_well(run, file):
 
 
 @pytest.mark.slow
-def test_a_run_with_a_module_goes_on_where_the_caller_names_it_again(walk, tiny, tmp_path):
+def test_a_run_with_a_module_resumes_if_the_caller_names_it_again(walk, tiny, tmp_path):
     folder, settings = tmp_path / "run", {**tiny, "policy": small_modules.Net, "generations": 2}
     train(walk, run_dir=folder, on_generation=lambda stats: False, **settings)
     assert train(walk, run_dir=folder, resume=True, **settings).finished

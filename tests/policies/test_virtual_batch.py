@@ -134,7 +134,7 @@ def test_units_that_never_move_do_no_harm():
         ({"hidden_sizes": ()}, "normalises hidden layers, and this policy has none"),
     ],
 )
-def test_where_there_is_nothing_to_normalise_it_is_refused(fields, message):
+def test_normalisation_is_refused_where_there_is_nothing_to_normalise(fields, message):
     with pytest.raises(ValueError, match=message):
         make(**{"kind": "mlp", "space": BOX, **fields})
 

@@ -336,7 +336,7 @@ def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, f
     def note(stats):
         processes.append({worker.pid for worker in workers_of()})
 
-    how = {"pool": pool, "workers": 1, "recycle_after": 1, "on_generation": note, "progress": False}
+    how = {"pool": pool, "workers": 1, "episodes_per_worker": 1, "on_generation": note, "progress": False}
     run = train(failing, run_dir=tmp_path / "r", **how, **SETTINGS)
     assert lines(run, *FAULTS) == undisturbed
     assert not any(stats.workers_replaced for stats in run.history)
@@ -346,14 +346,14 @@ def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, f
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say how much memory they take")
 @pytest.mark.parametrize("how", [{"pool": "local"}, {"pool": "vector", "vector_envs": 1, "workers": None}], ids=str)
-def test_a_worker_that_grows_with_every_episode_is_told_with_the_remedy(how, register, tmp_path):
+def test_a_worker_that_grows_with_every_episode_is_reported_with_a_remedy(how, register, tmp_path):
     settings = {**TINY, "population_size": 64, "generations": 20, **how}
     env_id = register("Hoarding-v0", "small_envs:Hoarding")
-    text = r"a worker process has grown from \d+ to \d+ MB .*recycle_after=1\d{3} "
+    text = r"a worker process has grown from \d+ to \d+ MB .*episodes_per_worker=1\d{3} "
     with pytest.warns(RuntimeWarning, match=text) as warnings:
         train(env_id, run_dir=tmp_path / "leaking", **settings)
     assert len(warnings) == 1
-    train(env_id, run_dir=tmp_path / "recycled", **settings, recycle_after=300)  # a warning would be an error
+    train(env_id, run_dir=tmp_path / "recycled", **settings, episodes_per_worker=300)  # a warning would be an error
     full = register("Full-v0", "small_envs:Hoarding", kwargs={"most": 600})
     train(full, run_dir=tmp_path / "full", **settings)
 
@@ -437,7 +437,7 @@ def test_a_failed_candidate_is_replayed_as_training_played_it(failing, tmp_path,
     assert failed["message"] in said
 
 
-@pytest.mark.parametrize(("name", "value"), [("step_timeout", 0), ("step_timeout", "soon"), ("recycle_after", 0)])
+@pytest.mark.parametrize(("name", "value"), [("step_timeout", 0), ("step_timeout", "soon"), ("episodes_per_worker", 0)])
 def test_impossible_care_is_refused(name, value, failing, tmp_path):
     with pytest.raises(ValueError, match=f"{name} must be a .*got {value!r}"):
         train(failing, run_dir=tmp_path / "r", workers=1, progress=False, **{name: value}, **PLAIN)

@@ -66,7 +66,7 @@ def test_forked_workers_give_the_bits_of_processes_of_their_own(walk, tmp_path, 
     assert lines(forked) == lines(spawned)
 
 
-def test_a_run_whose_forker_is_killed_goes_on_with_the_same_bits(walk, tmp_path):
+def test_a_run_whose_forker_is_killed_continues_with_the_same_bits(walk, tmp_path):
     undisturbed = train(walk, run_dir=tmp_path / "undisturbed", workers=2, **SETTINGS)
 
     def kill(stats):
@@ -89,7 +89,7 @@ def test_workers_that_have_ended_leave_no_zombie(walk, tmp_path):
         workers_of()[0].kill()
 
     with pytest.warns(RuntimeWarning, match="a worker is replaced"):
-        train(walk, run_dir=tmp_path / "r", workers=2, recycle_after=16, on_generation=kill, **SETTINGS)
+        train(walk, run_dir=tmp_path / "r", workers=2, episodes_per_worker=16, on_generation=kill, **SETTINGS)
     assert left_behind() == []
 
 
@@ -108,7 +108,7 @@ ENDS = """
 
 
 @pytest.mark.parametrize(("how", "code"), [("exit", "3"), ("crash", "-11; killed by a signal"), ("leave", "0")])
-def test_how_a_forked_child_has_ended_is_told(how, code, module):
+def test_the_exit_status_of_a_forked_child_is_reported(how, code, module):
     module("ends", ENDS)
     with loaded(["ends"]) as forker, warnings.catch_warnings(action="error"):
         child, other = (Child(f"ends:{name}", forker=forker) for name in (how, "exit"))

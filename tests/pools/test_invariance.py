@@ -43,7 +43,7 @@ def played(tmp_path_factory):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_three_workers_come_to_what_one_comes_to(strategy, played):
+def test_three_workers_give_the_result_of_one(strategy, played):
     one = played(strategy, 1)
     assert len({line["parameter_hash"] for line in lines(one)}) > 1, "the centre should move, or this shows nothing"
     assert len({line["episode_length"] for line in lines(one)[:-1]}) > 1

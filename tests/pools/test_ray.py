@@ -225,7 +225,7 @@ def test_a_hanging_environment_is_ended_and_its_candidate_played_again(nodes, en
 
 @pytest.mark.long
 def test_recycled_workers_change_nothing(nodes, env, undisturbed, tmp_path):
-    run, where = ray_run(nodes, tmp_path, workers=2, recycle_after=10)
+    run, where = ray_run(nodes, tmp_path, workers=2, episodes_per_worker=10)
     assert content(run) == undisturbed
     marks = list((tmp_path / "marks-r").iterdir())
     assert len(where) == 1, "the actor stays"
@@ -233,7 +233,7 @@ def test_recycled_workers_change_nothing(nodes, env, undisturbed, tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_whose_driver_is_killed_is_resumed_by_another_one(nodes, env, undisturbed, tmp_path):
+def test_a_run_whose_driver_is_killed_can_be_resumed_by_another(nodes, env, undisturbed, tmp_path):
     (tmp_path / "marks").mkdir()
     kwargs = {"marks": str(tmp_path / "marks"), "nap": 0.005}
     code = f"""

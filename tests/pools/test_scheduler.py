@@ -123,7 +123,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("what", TABLES)
-def test_the_scheduler_says_what_follows(what):
+def test_the_scheduler_returns_the_next_decisions(what):
     made = scheduler()
     said = [(event, carry_out(made, event)) for event, _ in TABLES[what]]
     assert said == TABLES[what]
@@ -159,7 +159,7 @@ def test_portions_fit_what_tasks_and_orders_cost(how, expected):
 
 
 def test_workers_are_worn_after_so_many_episodes():
-    made = scheduler(recycle_after=3)
+    made = scheduler(episodes_per_worker=3)
     for worker in "ab":
         made.order(worker)
     made.answer("a", [0, 1, 2], seconds=1.0, episodes=3)

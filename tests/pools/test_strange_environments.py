@@ -23,7 +23,7 @@ def how(request):
 
 
 @pytest.mark.parametrize(("says", "rate"), [("tensor", 0.0), ("number", 0.0), ("two", None), ("text", None)])
-def test_success_is_what_one_truth_value_says_and_nothing_else(says, rate, how, register, tmp_path):
+def test_success_must_be_a_single_truth_value(says, rate, how, register, tmp_path):
     env_id = register("Telling-v0", "strange_envs:Telling", kwargs={"says": says}, solved_at=-1000.0)
     if rate is None:
         with pytest.raises((RolloutError, ValueError), match=r"info\['is_success'\] must be True or False"):
@@ -49,7 +49,7 @@ def test_several_actions_at_once_are_evolved_scored_and_seen_by_fitnesses(action
         train(env_id, run_dir=tmp_path / "erl", strategy="erl", generations=1, action_noise=0)
 
 
-def test_what_cannot_be_unpickled_travels_as_what_it_is_worth(register, tmp_path):
+def test_values_that_cannot_be_unpickled_do_not_end_a_run(register, tmp_path):
     env_id = register("Unpicklable-v0", "strange_envs:Unpicklable")
     run = train(env_id, run_dir=tmp_path / "run", **TINY)
     assert run.history[-1].workers_replaced == 0
@@ -119,7 +119,7 @@ def test_a_simulator_of_a_worker_that_hangs_ends_with_it(register, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*a worker (is replaced|died at its start)")
-def test_why_a_worker_cannot_be_replaced_is_told_whatever_it_played(register, tmp_path):
+def test_the_reason_why_a_worker_cannot_be_replaced_is_reported(register, tmp_path):
     env_id = register("Unbearable-v0", "strange_envs:Unbearable", kwargs={"once": str(tmp_path / "once")})
     with pytest.raises((RolloutError, es_envs.PluginError), match="no licence is left"):
         train(env_id, run_dir=tmp_path / "run", **{**TINY, "eval_every": 1})
@@ -203,13 +203,13 @@ def test_a_contender_for_the_elite_that_fails_is_dropped_like_any_candidate_or_n
         assert f"--generation 0 --candidate {candidate} --seed {seed}" in caught.value.__notes__[-1]
 
 
-def test_an_error_that_has_the_name_of_one_of_ours_is_told_as_a_plugins(register, tmp_path):
+def test_an_error_named_like_one_of_ours_is_reported_as_a_plugins(register, tmp_path):
     env_id = register("Foreign-v0", "strange_envs:Foreign")
     with pytest.raises(Exception, match=r"Foreign-v0 .*argument 1: TypeError"):
         train(env_id, run_dir=tmp_path / "run", **TINY)
 
 
-def test_what_an_environment_wrote_before_it_failed_is_left(register, tmp_path):
+def test_files_of_an_environment_that_failed_are_left(register, tmp_path):
     log = tmp_path / "run" / "crash.log"
     env_id = register("Noting-v0", "strange_envs:Noting", kwargs={"log": str(log)})
     with pytest.raises(Exception, match=r"see crash\.log"):

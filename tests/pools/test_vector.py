@@ -133,7 +133,7 @@ def test_flattened_observations_keep_the_vectorised_form(tilt):
         np.testing.assert_array_equal(now.last_observation, then.last_observation)
 
 
-def test_what_is_seeded_as_a_whole_has_new_starts_in_each_generation(tilt):
+def test_an_environment_seeded_as_a_whole_has_new_starts_each_generation(tilt):
     env_id = tilt(kwargs={"seeding": "whole"})
     first, again, other = (evaluated(env_id, "vector", seeds=seeds)[0] for seeds in ((3, 4), (3, 4), (5, 6)))
     np.testing.assert_array_equal(again.fitness, first.fitness)
@@ -258,7 +258,7 @@ def test_virtual_batch_norm_finds_its_batch_in_a_single_environment(tilt, tmp_pa
 
 
 @pytest.mark.parametrize("policy", ["mlp", "gru"])
-def test_what_a_row_computes_does_not_depend_on_who_is_beside_it(policy):
+def test_the_result_of_a_row_does_not_depend_on_other_rows(policy):
     import torch
 
     from es_core.policies.by_name import make_policy
@@ -375,7 +375,7 @@ def test_copies_of_which_a_process_dies_or_hangs_are_made_anew(fault, register, 
 SMALL = {"generations": 1, "population_size": 4, "eval_episodes": 2, "confirm_episodes": 2, "progress": False}
 
 
-def test_what_an_environment_starts_in_this_process_is_not_forked(register, tmp_path):
+def test_an_environment_with_threads_plays_in_the_vector_pool(register, tmp_path):
     env_id = register("Threaded-v0", "vector_envs:Threaded", max_episode_steps=12)
     run = train(env_id, pool="vector", vector_envs=2, run_dir=tmp_path / "run", step_timeout=60, **SMALL)
     local = train(env_id, workers=2, run_dir=tmp_path / "local", **SMALL)

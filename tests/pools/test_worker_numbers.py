@@ -70,7 +70,7 @@ def test_workers_of_a_pool_have_different_numbers(pool, noted, tmp_path):
     assert run.config.env_kwargs == {}
 
 
-def test_a_number_that_is_given_is_taken_as_it_is(noted):
+def test_a_given_worker_number_is_used_unchanged(noted):
     env_id, read = noted
     es_envs.make(env_id).close()
     es_envs.make(env_id).close()

@@ -121,7 +121,7 @@ def test_no_module_is_called_utils_or_asserts_or_prints():
         (f"from es_core.cli import main; main(['compare', {str(OLD)!r}])", {"torch", "numba"}),
     ],
 )
-def test_who_plays_nothing_loads_nothing_heavy(statement, heavy, tmp_path):
+def test_commands_that_play_nothing_load_nothing_heavy(statement, heavy, tmp_path):
     code = f"import sys; {statement}; print(sorted({heavy!r} & set(sys.modules)), file=sys.stderr)"
     words = [sys.executable, "-c", code, str(tmp_path / "report.html")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

@@ -149,7 +149,7 @@ assert run.history[-2].step_norm > 0
     run_python(script, tmp_path)
 
 
-def test_the_trainer_in_the_documents_trains_and_goes_on_with_an_evolved_policy(tmp_path):
+def test_the_trainer_in_the_documents_trains_and_continues_a_policy(tmp_path):
     (tmp_path / "es_climber.py").write_text(block("trainer: es_climber.py"), encoding="utf-8")
     install(tmp_path, "es-climber", {"climber": "es_climber"})
     script = """

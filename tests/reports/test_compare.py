@@ -141,7 +141,7 @@ def test_an_interval_of_steps_ends_at_the_fewest_and_the_most(made):
         ([{"seed": 1}, None], "no generation is finished"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_in_a_sentence(runs, message, made):
+def test_runs_that_cannot_be_compared_are_refused_in_a_sentence(runs, message, made):
     folders = [made(9 if fields is None else fields.pop("seed"), 1.0, **(fields or {})) for fields in runs]
     if runs[-1] is None:
         (folders[-1] / "metrics.jsonl").unlink()
@@ -179,7 +179,7 @@ def test_sampled_relabellings_come_near_the_exact_answer():
 
 
 @pytest.mark.parametrize(("pairs", "least"), [(6, 2 / 2**6), (15, 2 / 2**15), (16, 1 / 50_001), (60, 1 / 50_001)])
-def test_the_clearest_difference_has_the_smallest_p_that_is_told(pairs, least):
+def test_the_clearest_difference_has_the_smallest_p_that_is_reported(pairs, least):
     # 100 pairs of 16 differ by as much only if none or all of the signs are drawn.
     difference = compare_paired([0] * pairs, range(1, pairs + 1))
     assert difference.least == least
@@ -188,7 +188,7 @@ def test_the_clearest_difference_has_the_smallest_p_that_is_told(pairs, least):
 
 
 @pytest.mark.parametrize(("n", "m", "spread"), [(5, 5, 1), (5, 5, 5), (5, 10, 5), (10, 5, 5), (5, 15, 5)])
-def test_equal_groups_are_told_apart_in_one_case_of_twenty(n, m, spread):
+def test_equal_groups_differ_significantly_in_one_case_of_twenty(n, m, spread):
     generator = np.random.default_rng(n * m + spread)
     found = [compare_unpaired(spread * generator.normal(size=n), generator.normal(size=m)).p for _ in range(2000)]
     assert np.mean(np.array(found) <= 0.05) == pytest.approx(0.05, abs=0.02)

@@ -121,7 +121,7 @@ def test_the_command_that_makes_a_run_again_gives_all_its_settings(env_id, field
     assert given == [config]
 
 
-def test_whatever_users_and_plugins_name_is_text(tmp_path):
+def test_names_from_users_and_plugins_are_shown_as_text(tmp_path):
     with registered(
         entry_point="small_envs:Scribbled",
         summary=f"{BITES}\x1b[31m",
@@ -157,7 +157,9 @@ def test_the_page_says_what_to_do_now(run, page, tmp_path):
     """More, where a goal was missed; what advice says; after an interruption, to go on; in training, to follow it."""
     folder = copy(run, tmp_path)
     shutil.rmtree(folder / "videos")
-    more = f"It has reached generations=4, and more may help. To go on: copy es-envs resume {folder} --generations 8 "
+    more = (
+        f"It has reached generations=4, and more may help. To continue: copy es-envs resume {folder} --generations 8 "
+    )
     assert more in Page(report(folder)).text
     metrics = folder / "metrics.jsonl"
     first, *others = metrics.read_text().splitlines(keepends=True)
@@ -167,9 +169,9 @@ def test_the_page_says_what_to_do_now(run, page, tmp_path):
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     text = Page(report(folder)).text
     assert "no better than doing nothing, 1e+06" in text
-    assert re.search(rf"To begin again, with that changed: copy es-envs train --config {folder}\S+ --sigma ", text)
+    assert re.search(rf"To start again, with that changed: copy es-envs train --config {folder}\S+ --sigma ", text)
     metrics.write_text("".join([first, *others[:2]]))
-    assert f"To go on: copy es-envs resume {folder} " in Page(report(folder)).text
+    assert f"To continue: copy es-envs resume {folder} " in Page(report(folder)).text
     with lock(folder):
         content = Page(report(folder)).text
     assert f"To keep this page up to date: copy es-envs report {folder} --follow " in content
@@ -271,7 +273,7 @@ def test_a_film_that_is_a_link_stays_out_of_the_page(run, tmp_path):
         (lambda folder: (folder / "config.json").unlink(), FileNotFoundError, "is not a run folder"),
     ],
 )
-def test_what_is_no_run_or_a_damaged_one_is_refused_in_a_sentence(spoil, error, message, run, tmp_path):
+def test_a_folder_without_an_intact_run_is_refused_in_a_sentence(spoil, error, message, run, tmp_path):
     folder = copy(run, tmp_path)
     (folder / "report.html").unlink(missing_ok=True)
     spoil(folder)

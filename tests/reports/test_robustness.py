@@ -38,7 +38,7 @@ def test_scores_are_those_of_stretched_ranges_from_the_same_starts(run):
 
 def test_a_run_without_ranges_is_tested_with_given_ones(tmp_path):
     run = train("BalancingPlate-v0", run_dir=tmp_path / "run", max_episode_steps=50, **TINY)
-    with pytest.raises(ValueError, match=r"trained without randomize: say what is to vary.*--randomize"):
+    with pytest.raises(ValueError, match=r"trained without randomize: give what is to vary.*--randomize"):
         robustness(run)
     found = robustness(run, randomize={"friction": [0.9, 1.1]}, episodes=2)
     assert (list(found.scores), found.ranges) == (["friction"], {"friction": [0.9, 1.1]})

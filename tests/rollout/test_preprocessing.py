@@ -108,7 +108,7 @@ def test_a_mirrored_car_sees_the_mirrored_track():
         assert pictures.keys() == {True, False}
 
 
-def test_who_cannot_draw_cannot_be_played_from_pixels(walk, tiny, tmp_path):
+def test_an_environment_that_cannot_draw_cannot_be_played_from_pixels(walk, tiny, tmp_path):
     with pytest.raises(ValueError, match=r"preprocessing 'pixels' needs .* pictures: Walk-v0 .* cannot render"):
         train(
             walk,
@@ -389,6 +389,6 @@ class Alone(gymnasium.Env):
 
 
 @pytest.mark.parametrize("part", [spaces.Sequence(spaces.Discrete(2)), spaces.Graph(spaces.Discrete(2), None)], ids=str)
-def test_what_cannot_be_flattened_is_refused_in_a_sentence(part):
+def test_spaces_that_cannot_be_flattened_are_refused_in_a_sentence(part):
     with pytest.raises(ValueError, match=r"'flatten' is not for observations .*no fixed length"):
         preprocessed(Alone(spaces.Dict({"part": part}), None), {"flatten": True})

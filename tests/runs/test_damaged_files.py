@@ -436,7 +436,7 @@ def test_a_resumed_run_refuses_a_state_that_does_not_fit(name, change, sentence,
     assert (folder / "metrics.jsonl").read_bytes() == history
 
 
-def test_a_run_whose_latest_checkpoint_is_damaged_goes_on_from_the_one_before(walk, unfinished, runs):
+def test_a_run_with_a_damaged_latest_checkpoint_resumes_from_the_one_before(walk, unfinished, runs):
     folder = unfinished("openai_es")
     latest = folder / "checkpoints" / "000001.safetensors"
     latest.write_bytes(latest.read_bytes()[:100])
@@ -669,7 +669,7 @@ def test_a_link_to_a_run_folder_is_followed(runs, tmp_path):
     assert Run.open(tmp_path / "link").directory == runs["openai_es"].directory
 
 
-def test_of_an_initial_checkpoint_only_numbers_are_used_whatever_it_names(runs, walk, tiny, marked, tmp_path):
+def test_only_numbers_of_an_initial_checkpoint_are_used(runs, walk, tiny, marked, tmp_path):
     document, arrays = read_checkpoint(runs["openai_es"].best_path)
     document["config"] |= {name: NAMES[name] for name in ("env_id", "fitness", "strategy", "env_kwargs")}
     path = write_checkpoint(tmp_path / "initial.safetensors", document, arrays)

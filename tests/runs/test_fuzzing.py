@@ -12,6 +12,7 @@ from written import nested
 
 from es_core import TrainConfig
 from es_core.cli import main
+from es_core.config.keywords import keyword
 from es_core.config.train_config import option_fields
 from es_envs import EnvDefinition, PluginError, UnknownEnvError
 from es_envs.registry import Registry
@@ -126,7 +127,7 @@ def register_an_environment(described, wanted):
 
 # What follows each command: nothing here may train for long, since a folder with something in it is refused.
 FLAGS = sorted(
-    {f"--{field.name.replace('_', '-')}" for field in option_fields()}
+    {f"--{keyword(field.name).replace('_', '-')}" for field in option_fields()}
     | {"--json", "--quiet", "--workers", "--pool", "--initial", "--max-seconds", "--episodes", "--seed", "--generation"}
     | {"--width", "--height", "--fps", "--seconds", "--trust-names", "--search", "--trials", "--seeds", "--help", "--x"}
 )

@@ -158,7 +158,7 @@ def uses(run, other):
 @pytest.mark.parametrize(
     "kind", [link_out, pipe, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (link_to_nothing, unix_socket))]
 )
-def test_what_leads_out_of_a_run_or_makes_one_wait_is_refused_by_all(kind, finished, outside, tmp_path):
+def test_links_out_of_a_run_and_blocking_files_are_refused_everywhere(kind, finished, outside, tmp_path):
     for number, name in enumerate(names(finished)):
         run = shutil.copytree(finished.directory, tmp_path / str(number))
         kind(run / name, outside)
@@ -176,7 +176,7 @@ def test_what_leads_out_of_a_run_or_makes_one_wait_is_refused_by_all(kind, finis
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [sparse, link_within, folder, file])
-def test_what_is_no_file_of_a_run_is_named_or_ignored(kind, finished, outside, tmp_path):
+def test_foreign_files_in_a_run_folder_are_named_or_ignored(kind, finished, outside, tmp_path):
     ignored = 0
     for number, name in enumerate(names(finished)):
         run = shutil.copytree(finished.directory, tmp_path / str(number))
@@ -203,7 +203,7 @@ def test_only_files_and_ones_own_links_are_read_as_checkpoints(kind, finished, t
 
 
 @pytest.mark.parametrize("kind", [link_out, pipe])
-def test_what_comes_after_a_run_was_opened_is_not_written_through(kind, finished, outside, tmp_path):
+def test_links_made_after_a_run_was_opened_are_not_written_through(kind, finished, outside, tmp_path):
     """Each file, and its half-written form, is replaced just before it is written."""
     folder = shutil.copytree(finished.directory, tmp_path / "run")
     run = Run.open(folder)
@@ -232,7 +232,7 @@ def test_what_comes_after_a_run_was_opened_is_not_written_through(kind, finished
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "seed-1", "seed-1/checkpoints"])
-def test_several_seeds_do_not_go_on_behind_a_link(name, finished, outside, tmp_path):
+def test_several_seeds_do_not_continue_behind_a_link(name, finished, outside, tmp_path):
     folder = tmp_path / "seeds"
     (folder / "seed-1").mkdir(parents=True)
     link_out(folder / name, outside)
@@ -315,7 +315,7 @@ def test_the_largest_files_cost_a_few_times_their_size(case, finished, tmp_path)
 
 
 @pytest.mark.parametrize("case", TOO_LARGE)
-def test_what_would_cost_many_times_its_size_is_named(case, finished, tmp_path):
+def test_values_too_large_to_process_are_refused_by_name(case, finished, tmp_path):
     name, field, text, sentence = TOO_LARGE[case]
     folder = tmp_path / "runs" / "run"
     size = spoil(finished, folder, name, field, text())

@@ -170,7 +170,7 @@ def test_an_optimisers_numbers_of_any_type_give_the_same_bits(optimizer):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_asking_twice_gives_the_same_population_and_telling_needs_asking(name):
+def test_ask_is_repeatable_and_tell_requires_ask(name):
     strategy = make(name)
     with pytest.raises(RuntimeError, match="ask"):
         strategy.tell(np.zeros(32))
@@ -190,7 +190,7 @@ def test_equal_fitness_does_not_move_the_mean(name):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_what_ask_returned_does_not_change_when_the_mean_moves(name):
+def test_an_asked_population_does_not_change_when_the_mean_moves(name):
     strategy = make(name)
     population = strategy.ask()
     before = [population.candidate(index) for index in range(32)]
@@ -717,7 +717,7 @@ def test_a_strategys_name_alone_makes_it_with_its_papers_settings(name):
             assert getattr(config, field) == value, field
 
 
-def test_what_is_recommended_for_one_strategy_is_not_taken_for_another(register):
+def test_recommendations_for_one_strategy_are_not_used_for_another(register):
     env_id = register(
         recommended={"strategy": "openai_es", "sigma": 0.7, "hidden_sizes": (5,), "population_size": 10},
         recommended_for={"pgpe": {"sigma": 0.3}},

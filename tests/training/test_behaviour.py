@@ -52,7 +52,7 @@ def test_behaviours_come_back_in_the_order_of_candidates(workers, register, tiny
     np.testing.assert_allclose(behaviours, np.mean(one, axis=1), rtol=1e-6)
 
 
-def test_a_strategy_that_does_not_ask_costs_no_behaviour(register, tiny, tmp_path):
+def test_behaviours_are_computed_only_for_strategies_that_use_them(register, tiny, tmp_path):
     env_id = register(behaviour="no_such_module:behaviour")
     config = TrainConfig.for_env(env_id, policy="linear").resolved()
     with LocalPool(es_envs.definition(env_id), config, PoolOptions(workers=1), most=4) as pool:

@@ -290,7 +290,7 @@ def test_a_run_that_may_have_begun_leaves_other_files_alone(tmp_path):
         train("CartPoleBullet-v0", run_dir=run.directory, resume="if begun")
 
 
-def test_whether_a_run_may_have_begun_is_asked_plainly(capsys):
+def test_resume_must_be_true_false_or_if_begun(capsys):
     with pytest.raises(ValueError, match="resume must be True, False or 'if begun', got 'yes'"):
         train("CartPole-v1", resume="yes")
     with pytest.raises(ValueError, match="resume='if begun' needs run_dir"):
@@ -556,7 +556,7 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_stopped_by_a_full_disk_goes_on_once_there_is_room(undisturbed, small_disk):
+def test_a_run_stopped_by_a_full_disk_resumes_once_there_is_room(undisturbed, small_disk):
     folder, ballast = small_disk / "run", small_disk / "ballast"
     ballast.write_bytes(b"0" * 16_000)
     code, said = run_to_its_end(train_command(folder, "--quiet"))
@@ -613,7 +613,7 @@ def test_a_run_whose_folder_is_deleted_ends_with_a_sentence(tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_stopped_by_a_read_only_disk_goes_on_later(undisturbed, small_disk):
+def test_a_run_stopped_by_a_read_only_disk_resumes_later(undisturbed, small_disk):
     folder = small_disk / "run"
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
 
@@ -682,7 +682,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v is Linux's")
 @pytest.mark.long
 @pytest.mark.parametrize("megabytes", [1, 8])
-def test_a_run_with_too_little_memory_goes_on_where_there_is_more(megabytes, undisturbed, tmp_path):
+def test_a_run_with_too_little_memory_resumes_where_there_is_more(megabytes, undisturbed, tmp_path):
     folder = tmp_path / "run"
     code, said = run_to_its_end(train_command(folder, "--quiet", code=CONFINED.format(room=megabytes * 2**20)))
     assert code in {0, 1, -signal.SIGABRT}  # the last is how compiled code gives up
@@ -714,7 +714,7 @@ def test_a_clock_that_is_set_back_changes_nothing(undisturbed, tmp_path):
 
 
 @pytest.mark.long
-def test_what_a_killed_film_left_is_gone_after_the_next_one(tmp_path):
+def test_leftovers_of_a_killed_film_are_removed_by_the_next_one(tmp_path):
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", workers=1, progress=False,
                 **{**SETTINGS, "generations": 1})  # fmt: skip
     film, partial = tmp_path / "film.mp4", tmp_path / "film.mp4.unfinished"

@@ -69,7 +69,7 @@ def test_a_score_tells_what_varied_on_average(run):
     assert still.randomized["motor_strength"] == 1.5
 
 
-def test_what_an_environment_says_of_its_own_properties_is_averaged_if_it_is_a_number():
+def test_numeric_randomized_values_are_averaged_over_episodes():
     told = [{"wind": np.float32(1), "gust": np.nan, "place": "here"}, {"wind": 2, "gust": 1.0, "place": "there"}]
     how = {"seed": 0, "total_reward": 0.0, "length": 1, "terminated": True, "truncated": False}
     infos = [*({"randomized": each} for each in told), {}]

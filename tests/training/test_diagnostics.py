@@ -69,7 +69,7 @@ def test_strategies_without_mirrored_pairs_have_no_tied_pairs(run_of):
     assert run_of("Walk", strategy="random_search", policy="linear", **fields).history[0].tied_pairs is None
 
 
-def test_ties_are_those_of_what_the_strategy_is_told(run_of):
+def test_ties_are_counted_in_the_fitness_that_the_strategy_gets(run_of):
     # Any reward is negative here, and so the sum of their signs is -1 for all.
     assert run_of("Aim", generations=1).history[0].tied_pairs == 0
     assert run_of("Aim", shaping="centered_sign", generations=1).history[0].tied_pairs == 1
@@ -163,7 +163,7 @@ def test_advice_says_what_is_wrong(name, fields, sentence, run_of):
     ],
     ids=str,
 )
-def test_nothing_is_advised_where_all_is_well(name, fields, run_of):
+def test_there_is_no_advice_where_all_is_well(name, fields, run_of):
     assert advice(run_of(name, **fields).history) == ""
 
 
@@ -175,7 +175,7 @@ def test_nothing_is_advised_where_all_is_well(name, fields, run_of):
     ],
     ids=["no-progress", "no-better-than-nothing"],
 )
-def test_nothing_of_that_is_wrong_while_populations_become_better(name, fields, run_of):
+def test_no_such_advice_is_given_while_populations_improve(name, fields, run_of):
     run = run_of(name, **fields)
     assert advice(run.history)
     rising = [replace(each, fitness_mean=float(number)) for number, each in enumerate(run.history)]
@@ -190,7 +190,7 @@ def test_equal_rewards_that_do_not_add_up_exactly_are_equal(run_of):
     assert "had the same fitness" in advice(run.history)
 
 
-def test_a_run_that_is_solved_hears_only_whether_its_goal_asks_for_anything(run_of):
+def test_a_solved_run_is_advised_only_about_a_goal_that_is_too_easy(run_of):
     easy = run_of("Aim", eval_every=1, solved_at=-1e9)
     assert easy.history[-1].solved
     assert advice(easy.history).startswith("doing nothing scores -4 in 5 episodes, no less than the policy, -")
@@ -199,7 +199,7 @@ def test_a_run_that_is_solved_hears_only_whether_its_goal_asks_for_anything(run_
     assert advice(learnt.history) == ""
 
 
-def test_where_no_episode_ends_within_a_generation_centres_alone_tell_a_plateau(run_of):
+def test_centres_alone_decide_a_plateau_if_no_episode_ends_in_a_generation(run_of):
     run = run_of("Aim", fitness="small_envs:constant", generations=PLATEAU, eval_every=1, eval_budget=None)
     history = [replace(stats, fitness_mean=None) for stats in run.history[:-1]]
     assert is_plateau(SearchHistory.of(history))
@@ -262,7 +262,7 @@ def test_an_early_end_that_is_the_goal_is_no_failure(register, tmp_path):
     assert not any("each step costs" in advice(run.history[:end]) for end in range(1, 41))
 
 
-def test_what_was_wrong_just_before_the_end_is_said_at_the_end(run_of):
+def test_advice_from_just_before_the_end_is_given_at_the_end(run_of):
     run = run_of("Walk", fitness="small_envs:constant", eval_every=1)
     *history, last = run.history
     better = replace(history[-1].evaluation, mean=99.0)

@@ -57,7 +57,7 @@ def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, t
 
 @pytest.mark.parametrize(("after", "what"), [(0, "episodes +0 of 1"), (12, "candidates +0 of 4")])
 @pytest.mark.parametrize("is_terminal", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_what_takes_long_shows_how_much_of_it_is_played(is_terminal, after, what, tmp_path):
+def test_long_commands_show_their_progress(is_terminal, after, what, tmp_path):
     gate = tmp_path / "gate"
     env_kwargs = json.dumps({"gate": str(gate), "after": after})
     words = [*TRAIN[:3], "small_envs:Gated-v0", "--env-kwargs", env_kwargs, *SETTINGS.split()]
@@ -113,7 +113,7 @@ def test_quiet_shows_nothing(tmp_path):
     assert json.loads(out)["directory"] == str(tmp_path / "run")
 
 
-def test_a_run_goes_on_when_nobody_reads_its_progress_any_more(tmp_path):
+def test_a_run_continues_when_nobody_reads_its_progress_any_more(tmp_path):
     words = [sys.executable, *TRAIN, "--run-dir", str(tmp_path / "run")]
     with running(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stderr.close()
@@ -122,7 +122,7 @@ def test_a_run_goes_on_when_nobody_reads_its_progress_any_more(tmp_path):
     assert json.loads(out)["end"] == "generations"
 
 
-def test_a_command_whose_stdout_is_closed_ends_as_usual(tmp_path):
+def test_a_command_whose_stdout_is_closed_ends_normally(tmp_path):
     words = [sys.executable, *TRAIN, "--quiet", "--run-dir", str(tmp_path / "run")]
     done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -130,7 +130,7 @@ def test_a_command_whose_stdout_is_closed_ends_as_usual(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_no_terminal_gets_plain_lines(tmp_path):
+def test_output_that_is_no_terminal_gets_plain_lines(tmp_path):
     words = [sys.executable, *TRAIN, "--run-dir", str(tmp_path / "run")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     where, *lines = done.stderr.splitlines()

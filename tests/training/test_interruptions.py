@@ -187,7 +187,7 @@ def test_environments_are_closed_when_one_of_two_workers_ends_the_run(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_what_an_environment_started_ends_with_its_killed_worker(number, start, tmp_path, monkeypatch):
+def test_processes_of_an_environment_end_with_its_killed_worker(number, start, tmp_path, monkeypatch):
     monkeypatch.setenv("ES_ENVS_START", start)
     with simulated(tmp_path, "--workers", 2, nap=3600.0) as (process, marked):
         assert len(marked()) > 4

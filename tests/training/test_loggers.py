@@ -40,7 +40,7 @@ def run(walk, listener, tmp_path_factory):
     return train(walk, run_dir=folder, resume=True, **settings)
 
 
-def test_loggers_are_told_the_fitness_of_every_candidate(run, listener):
+def test_loggers_receive_the_fitness_of_every_candidate(run, listener):
     first, second, last = listener.fitness
     assert last is None
     for fitness, stats in zip((first, second), run.history[:-1], strict=True):

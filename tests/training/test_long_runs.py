@@ -44,7 +44,7 @@ def held(process):
 
 
 @pytest.mark.parametrize(
-    ("pool", "generations", "recycle_after"),
+    ("pool", "generations", "episodes_per_worker"),
     [
         pytest.param("local", 200, None, marks=pytest.mark.slow),
         pytest.param("local", 200, 500, marks=pytest.mark.slow),
@@ -52,10 +52,16 @@ def held(process):
     ],
 )
 def test_memory_files_and_threads_stay_what_they_were(
-    pool, generations, recycle_after, walk, tmp_path, record_property
+    pool, generations, episodes_per_worker, walk, tmp_path, record_property
 ):
     gauge = Gauge()
-    how = {"pool": pool, "workers": 2, "recycle_after": recycle_after, "on_generation": gauge, "progress": False}
+    how = {
+        "pool": pool,
+        "workers": 2,
+        "episodes_per_worker": episodes_per_worker,
+        "on_generation": gauge,
+        "progress": False,
+    }
     train(walk, run_dir=tmp_path / "run", generations=generations, **how, **SETTINGS)
     warm = len(gauge.main) // 10
     before, after = gauge.main[warm], gauge.main[-1]
@@ -68,18 +74,18 @@ def test_memory_files_and_threads_stay_what_they_were(
     assert max(after["memory"]) - max(before["memory"]) < 2 * MB
     assert max(after["shared"]) - max(before["shared"]) < MB
     assert (after["files"], after["threads"]) == (before["files"], before["threads"])
-    assert (len(gauge.pids) > 2) == (recycle_after is not None)
+    assert (len(gauge.pids) > 2) == (episodes_per_worker is not None)
 
 
 @pytest.mark.slow
 def test_recycling_contains_an_environment_that_takes_ever_more(register, tmp_path):
     env, most = register("Hoarding-v0", "small_envs:Hoarding"), {}
-    for recycle_after in (None, 60):
+    for episodes_per_worker in (None, 60):
         gauge = Gauge()
-        how = {"workers": 1, "recycle_after": recycle_after, "on_generation": gauge, "progress": False}
-        run = train(env, run_dir=tmp_path / str(recycle_after), generations=30, **how, **SETTINGS)
+        how = {"workers": 1, "episodes_per_worker": episodes_per_worker, "on_generation": gauge, "progress": False}
+        run = train(env, run_dir=tmp_path / str(episodes_per_worker), generations=30, **how, **SETTINGS)
         memory = [each["memory"][0] for each in gauge.workers]
-        most[recycle_after] = max(memory) - memory[0], run.history[-1].parameter_hash
+        most[episodes_per_worker] = max(memory) - memory[0], run.history[-1].parameter_hash
     (unlimited, bits), (contained, same_bits) = most.values()
     assert unlimited > 50 * MB
     assert contained < 20 * MB

@@ -17,7 +17,7 @@ def paid(register):
     )
 
 
-def test_a_constant_reward_is_told_after_ten_generations(paid, tmp_path, capsys):
+def test_a_constant_reward_is_reported_after_ten_generations(paid, tmp_path, capsys):
     assert (
         main(["train", paid(scale=0.0), "--generations", "12", "--workers", "1", "--run-dir", str(tmp_path / "r")]) == 0
     )

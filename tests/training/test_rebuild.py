@@ -158,7 +158,7 @@ def test_a_beginning_from_another_policy_and_a_reference_batch_is_rebuilt(run, t
     assert (tmp_path / "rebuilt.safetensors").read_bytes() == moved.read_bytes()
 
 
-def test_commands_rebuild_what_has_no_checkpoint_and_say_so(run, bare, capsys):
+def test_commands_rebuild_generations_without_checkpoint_and_report_it(run, bare, capsys):
     shutil.copy(run.checkpoint_path(0), bare / "checkpoints")
     words = ["--generation", "4", "--candidate", "3", "--seed", "5"]
     said = {}

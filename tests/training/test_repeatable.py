@@ -25,8 +25,8 @@ def trained(register, name, folder, **how):
 
 
 @pytest.mark.parametrize(("name", "workers"), GOES_ON_DIFFERENTLY.items())
-def test_an_episode_that_cannot_be_repeated_is_told_and_noted(register, tmp_path, name, workers):
-    with pytest.warns(RuntimeWarning, match=f"begin alike and go on differently, .* `es-envs check {name}-v0` says"):
+def test_an_episode_that_cannot_be_repeated_is_reported_and_recorded(register, tmp_path, name, workers):
+    with pytest.warns(RuntimeWarning, match=f"begin alike and continue differently, .* `es-envs check {name}-v0` says"):
         trained(register, name, tmp_path / "run", workers=workers)
 
     assert json.loads((tmp_path / "run" / "config.json").read_text())["repeatable"] is False

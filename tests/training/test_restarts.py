@@ -1,4 +1,4 @@
-"""A search that begins again at a plateau, with twice the candidates: through whole runs."""
+"""A search that restarts at a plateau, with twice the candidates: through whole runs."""
 
 import shutil
 from itertools import pairwise
@@ -49,7 +49,7 @@ def test_a_stuck_search_begins_again_with_twice_the_candidates(strategy, aim, tm
     assert first == 101  # a plateau has 100 generations, and is seen after them
     populations = [(stats.rules["plateau"], stats.population_size) for stats in run.history[:-1]]
     assert populations == [(0, 8)] * first + [(1, 16)] * (130 - first)
-    hint = "begun again with 16 candidates (restart 1 of 2); the best so far is kept"
+    hint = "restarted with 16 candidates (restart 1 of 2); the best so far is kept"
     assert capsys.readouterr().err.count(hint) == 1
     again, before = (rebuild(run, generation) for generation in (first, first - 1))
     assert not np.array_equal(again.mean, rebuild(run, 0).mean)
@@ -93,7 +93,7 @@ def rebuilt_from_nothing(run, folder, generation):
 
 @pytest.mark.parametrize("strategy", ["openai_es", "cma_es"])
 def test_generations_that_gain_nothing_have_twice_the_steps_up_to_a_limit(strategy, aim, tmp_path):
-    fields = {**SETTINGS, **STUCK, "strategy": strategy, "steps_per_generation": 8, "steps_limit": 40}
+    fields = {**SETTINGS, **STUCK, "strategy": strategy, "steps_per_generation": 8, "max_steps_per_generation": 40}
     run = train(aim, run_dir=tmp_path / "run", **fields | {"generations": 70})
     sizes = [stats.population_size for stats in run.history[:-1]]
     assert sizes == [8] * 21 + [16] * 20 + [32] * 29  # after 20 generations, and one in which that is seen
@@ -105,7 +105,7 @@ def test_generations_that_gain_nothing_have_twice_the_steps_up_to_a_limit(strate
 
 def test_once_a_search_has_stalled_a_start_counts_by_what_is_at_stake_there(aim, tmp_path):
     fields = {**SETTINGS, "strategy": "cma_es", "generations": 70, "episode_seeds": "grouped"}
-    fields |= {"fitness": "small_envs:scaled_by_seed", "steps_per_generation": 8, "steps_limit": 16}
+    fields |= {"fitness": "small_envs:scaled_by_seed", "steps_per_generation": 8, "max_steps_per_generation": 16}
     heard = Heard()
     run = train(aim, run_dir=tmp_path / "run", loggers=[heard], **fields)
     sizes = set()
@@ -148,7 +148,7 @@ def test_the_best_centre_of_all_searches_is_kept(aim, tmp_path):
 
 
 def test_a_plateau_ends_a_run_after_its_last_restart(aim, tmp_path, capsys):
-    fields = {**SETTINGS, **STUCK, "restarts": 1, "generations": 300, "stop_when": "plateau"}
+    fields = {**SETTINGS, **STUCK, "restarts": 1, "generations": 300, "stop_at_plateau": True}
     run = train(aim, run_dir=tmp_path / "run", strategy="openai_es", **fields)
     assert run.end == "plateau"
     assert [stats.rules["plateau"] for stats in run.history] == [0] * 101 + [1] * 101
@@ -174,7 +174,7 @@ def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_
     assert first.evaluation.mean == 100
     assert second.sigma == pytest.approx(first.sigma / 10, rel=0.05)
     assert second.parameter_hash == first.parameter_hash
-    assert capsys.readouterr().err.count("no candidate comes near what its centre does: begun again with a tenth") == 1
+    assert capsys.readouterr().err.count("no candidate comes near its centre: restarted with a tenth") == 1
     require_equal(train(ledge, run_dir=tmp_path / "two", **{**fields, "workers": 2}), run)
     for bound in (0, 1, 2):
         shorter = train(ledge, run_dir=tmp_path / str(bound), **{**fields, "on_generation": stops_after(bound)})
@@ -191,7 +191,7 @@ def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_cand
         late.generation for early, late in pairwise(run.history) if late.sigma and late.sigma < early.sigma / 3
     )
     said = capsys.readouterr().err
-    assert said.count("ending early scored better than going on: begun again with a tenth of sigma") == 1
+    assert said.count("ending early scored better than continuing: restarted with a tenth of sigma") == 1
     assert "each step costs more" not in said  # the run knows what to do
     before = next(stats.evaluation for stats in run.history[narrowed - 1 :: -1] if stats.evaluation is not None)
     after = run.history[-1].final
@@ -223,18 +223,21 @@ def test_a_run_may_start_from_another_run(aim, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"strategy": "erl", "population_size": 11}, "what it has learnt is not only its population"),
+        ({"strategy": "erl", "population_size": 11}, "its learner would be lost"),
         ({"strategy": "openai_es", "population_size": 600_000}, "more than 1000000"),
-        ({"strategy": "openai_es", "sigma_final": 0.1}, "a search that begins again late would hardly look around"),
+        ({"strategy": "openai_es", "sigma_final": 0.1}, "a search that restarts late would hardly explore"),
         (
             {"strategy": "erl", "steps_per_generation": 40},
             "'erl' keeps its population_size, and steps_per_generation w",
         ),
         (
-            {"strategy": "snes", "steps_per_generation": 40, "steps_limit": 39},
-            "steps_limit=39: it is how far steps_per",
+            {"strategy": "snes", "steps_per_generation": 40, "max_steps_per_generation": 39},
+            "max_steps_per_generation=39 is less than steps_per_generation=40",
         ),
-        ({"strategy": "snes", "steps_limit": 39}, "steps_limit=39: it is how far steps_per_generation=None may double"),
+        (
+            {"strategy": "snes", "max_steps_per_generation": 39},
+            "changes nothing without steps_per_generation",
+        ),
     ],
     ids=["learner", "size", "schedule", "fixed", "limit", "none"],
 )
@@ -268,7 +271,7 @@ WIDENING = {
 
 
 def test_a_curriculum_that_grows_is_a_gain_though_fitness_is_not(widening, tmp_path):
-    steps = {"population_size": 16, "steps_per_generation": 16, "steps_limit": 256}
+    steps = {"population_size": 16, "steps_per_generation": 16, "max_steps_per_generation": 256}
     run = train(
         widening, run_dir=tmp_path / "run", curriculum=-0.05, sigma=0.02, generations=60, seed=0, **steps, **WIDENING
     )

@@ -198,7 +198,7 @@ def test_runs_started_in_the_same_moment_get_folders_of_their_own(tmp_path):
     assert len(list((tmp_path / "runs" / "CartPole-v1").iterdir())) == 3
 
 
-def test_a_file_beside_the_script_does_not_shadow_the_workers_modules(tmp_path):
+def test_a_file_next_to_the_script_does_not_shadow_the_workers_modules(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('not the real json')", encoding="utf-8")
     train = "from es_core import train; train('CartPole-v1', generations=1, progress=False)"
     code = f"import sys; sys.path.pop(0); {train}"  # the script itself does not look beside it

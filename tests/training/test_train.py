@@ -253,20 +253,20 @@ LUCK = {
 }
 
 
-def test_a_centre_just_below_the_goal_is_not_solved_by_looking_often(walk, tmp_path):
+def test_a_centre_just_below_the_goal_is_not_solved_by_many_tests(walk, tmp_path):
     """Whichever of the centres is looked at: without a correction for looks, nine runs of ten would be solved."""
     for seed in range(2):
         fields = {**LUCK, "fitness": "small_envs:luck", "solved_at": 0.1, "seed": seed}
         assert small_run(tmp_path / str(seed), walk, generations=40, **fields).end == "generations"
 
 
-def test_a_centre_well_above_the_goal_is_solved_at_one_of_the_first_looks(walk, tmp_path):
+def test_a_centre_well_above_the_goal_is_solved_in_one_of_the_first_tests(walk, tmp_path):
     run = small_run(tmp_path / "r", walk, generations=40, fitness="small_envs:luck", solved_at=-0.5, **LUCK)
     assert run.end == "solved"
     assert len(run.history) < 5
 
 
-def test_a_look_at_a_centre_that_was_only_lucky_ends_after_ten_episodes(walk, tmp_path):
+def test_a_test_of_a_lucky_centre_ends_after_ten_episodes(walk, tmp_path):
     lucky = small_run(
         tmp_path / "l", walk, generations=1, fitness="small_envs:good_until_confirmed", solved_at=0.5, **LUCK
     )
@@ -276,7 +276,7 @@ def test_a_look_at_a_centre_that_was_only_lucky_ends_after_ten_episodes(walk, tm
 
 
 @pytest.mark.parametrize(("generations", "looks"), [(70, 7), pytest.param(1030, 10, marks=pytest.mark.long)])
-def test_looks_at_a_centre_that_seems_solved_become_rarer_and_one_is_at_the_last(generations, looks, walk, tmp_path):
+def test_tests_of_a_centre_become_rarer_and_one_is_at_the_end(generations, looks, walk, tmp_path):
     fields = {**LUCK, "confirm_episodes": 12, "fitness": "small_envs:good_until_confirmed", "solved_at": 1.0}
     run = small_run(tmp_path / "r", walk, generations=generations, **fields)
     confirmed = [stats for stats in run.history if stats.confirmation]
@@ -416,7 +416,7 @@ def test_recommended_settings_apply_below_the_callers_own():
 
 
 @pytest.mark.parametrize("fields", [{}, {"strategy": "ars"}, {"policy": "linear"}])
-def test_hidden_layers_are_not_asked_for_in_vain(fields):
+def test_hidden_sizes_for_a_linear_policy_are_refused(fields):
     with pytest.raises(ValueError, match=r"hidden_sizes=\(64, 64\): policy='linear' has no hidden layers.* mlp"):
         TrainConfig.for_env("RaceCar-v0", hidden_sizes=(64, 64), **fields)
     assert TrainConfig.for_env("RaceCar-v0", **{**fields, "policy": "mlp"}, hidden_sizes=(64, 64)).policy == "mlp"
@@ -481,7 +481,7 @@ def test_a_logger_that_raises_is_reported_once_and_cannot_stop_a_run(tmp_path):
     assert run.finished
 
 
-def test_what_is_no_logger_is_refused():
+def test_an_object_that_is_no_logger_is_refused():
     with pytest.raises(ValueError, match="run_started"):
         train("CartPoleBullet-v0", loggers=[object()])
     with pytest.raises(ValueError, match="tensorboard"):
@@ -534,13 +534,13 @@ def test_every_way_to_name_a_policy_gives_the_same_score(whole):
     assert es_core.evaluate(whole, episodes=5, generation=0) == es_core.evaluate(whole.checkpoint_at(0), episodes=5)
 
 
-def test_who_ignores_the_seed_is_told_so_as_training_begins(register, tmp_path):
+def test_an_environment_that_ignores_the_seed_is_reported_as_training_begins(register, tmp_path):
     env_id = register("Unseeded-v0", "broken_envs:Unseeded", fitness="episode_return", max_episode_steps=60)
     with pytest.warns(RuntimeWarning, match="begin differently, .* `es-envs check Unseeded-v0` says"):
         train(env_id, run_dir=tmp_path / "r", **{**TINY, "eval_every": 1})
 
 
-def test_observations_outside_of_their_space_are_told_as_training_begins(register, tmp_path):
+def test_observations_outside_of_their_space_are_reported_as_training_begins(register, tmp_path):
     env_id = register("WrongDtype-v0", "broken_envs:WrongDtype", fitness="episode_return", max_episode_steps=5)
     with pytest.warns(
         RuntimeWarning,

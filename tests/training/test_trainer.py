@@ -73,7 +73,7 @@ def test_a_trainer_makes_a_run_that_resumes_to_the_same_bits(walk, tmp_path):
         evaluate(whole, candidate=0)
 
 
-def test_a_policy_is_handed_to_a_trainer_by_the_end_of_its_name(walk, tmp_path):
+def test_finetune_finds_a_trainer_by_the_end_of_its_name(walk, tmp_path):
     source = train(walk, run_dir=tmp_path / "evolved", **TINY)
     run = finetune(source, algorithm="up", steps=20, run_dir=tmp_path / "run", workers=1, progress=False)
     assert run.config.strategy == "climb:up"
@@ -90,7 +90,7 @@ def test_a_setting_that_a_trainer_does_not_use_is_refused(register):
         TrainConfig.for_env(env, strategy="climb:up", sigma=0.5)
 
 
-def test_what_is_no_trainer_and_no_strategy_is_told_apart(walk):
+def test_trainers_and_strategies_are_not_confused(walk):
     assert find_trainer("cma_es") is Evolution  # no plugin takes one of our names
     assert not is_trainer("cma_es")
     with pytest.raises(ValueError, match=r"strategy 'climb:up' has no population: it is for `es-envs train`"):
@@ -106,7 +106,7 @@ def test_what_is_no_trainer_and_no_strategy_is_told_apart(walk):
 
 
 @pytest.mark.parametrize("name", ["erl", "sb3:ppo", "ppo"])
-def test_a_name_that_the_plugin_for_gradients_would_bring_is_told_where_to_get_it(name, walk, monkeypatch):
+def test_the_name_of_a_missing_gradient_algorithm_gets_an_install_hint(name, walk, monkeypatch):
     monkeypatch.setattr(registry, "strategies", dict)
     monkeypatch.setattr(registry, "trainers", dict)
     with pytest.raises(ValueError, match=rf"'{name}': there are openai_es, .*es-stable-baselines3: pip"):

@@ -101,7 +101,7 @@ def test_the_largest_loss_is_answered_with_advice(values, advice):
     assert bool(result.advice) == bool(advice)
 
 
-def test_what_is_wrong_is_said(register, capsys):
+def test_bench_refuses_wrong_arguments(register, capsys):
     assert main(["bench", "Wanderr-v0"]) == 2
     capsys.readouterr()
     for seconds in ("0", "inf", "nan"):

@@ -61,7 +61,7 @@ def test_scores_have_a_mean_and_an_interquartile_mean_with_intervals(seeds):
 
 
 @pytest.mark.long
-def test_the_same_call_continues_to_a_later_end_those_that_are_not_solved(seeds):
+def test_the_same_call_continues_unsolved_runs_to_a_later_end(seeds):
     _, folder = seeds
     longer = {**SETTINGS, "generations": 3}
     comparison = train_seeds("CartPole-v1", [5, 61], run_dir=folder, workers=2, progress=False, **longer)
@@ -89,7 +89,7 @@ def test_a_folder_of_other_settings_is_refused(seeds):
         ({"seeds": [1, 2], "max_seconds": -1.0}, "max_seconds"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_starts(given, message, tmp_path):
+def test_impossible_arguments_are_refused_before_anything_starts(given, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         train_seeds("CartPole-v1", run_dir=tmp_path / "runs", **given)
     assert not (tmp_path / "runs").exists()
@@ -134,7 +134,7 @@ def test_the_command_prints_scores_and_what_to_do_next(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_who_stops_several_runs_hears_how_to_go_on(tmp_path, capsys):
+def test_stopping_several_runs_prints_how_to_continue(tmp_path, capsys):
     words = [
         "train",
         "CartPole-v1",
@@ -167,7 +167,7 @@ def test_a_run_of_another_environment_is_not_continued(seeds):
 
 
 @pytest.mark.long
-def test_an_end_that_is_the_usual_one_again_is_reached_as_well(tmp_path):
+def test_a_bound_set_back_to_its_default_is_reached_as_well(tmp_path):
     how = {"population_size": 2, "eval_episodes": 1, "confirm_episodes": 1, "solved_at": None, "max_steps": 3000}
     train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", generations=1, progress=False, **how)
     (group,) = train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", progress=False, **how).groups

@@ -199,7 +199,7 @@ def test_an_interrupted_search_finds_what_an_uninterrupted_one_does(how, long_se
 
 
 @pytest.mark.slow
-def test_the_same_call_does_nothing_and_one_with_more_trials_goes_on(aim, tmp_path):
+def test_the_same_call_does_nothing_and_more_trials_continue_the_search(aim, tmp_path):
     first = tune(aim, trials=2, directory=tmp_path, **TINY)
     assert outcomes(tune(aim, trials=2, directory=tmp_path, **TINY)) == outcomes(first)
     more = tune(aim, trials=3, directory=tmp_path, **TINY)
@@ -208,7 +208,7 @@ def test_the_same_call_does_nothing_and_one_with_more_trials_goes_on(aim, tmp_pa
 
 
 @pytest.mark.long
-def test_a_search_that_goes_on_samples_what_one_in_a_single_call_does(aim, tmp_path):
+def test_a_continued_search_samples_the_same_as_a_single_call(aim, tmp_path):
     """Beyond the first ten trials, where the results before it count."""
     for trials in (3, 14):
         parts = tune(aim, trials=trials, directory=tmp_path / "parts", **SEARCH)
@@ -262,7 +262,7 @@ def test_a_trial_tells_how_often_its_runs_succeed_where_the_environment_does(tmp
 
 
 @pytest.mark.long
-def test_without_a_folder_what_is_asked_chooses_one(aim, tmp_path, monkeypatch):
+def test_without_a_folder_the_arguments_choose_one(aim, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = [tune(aim, trials=1, **{**TINY, "sigma_final": final}).directory for final in (None, 0.01, None)]
     assert folders[0] == folders[2] != folders[1]
@@ -374,14 +374,14 @@ def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, s
         ("learning_rate=0.1..1", "learning_rate is both searched for and set"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_before_anything_is_made(search, message, aim, tmp_path, capsys):
+def test_impossible_searches_are_refused_before_anything_is_made(search, message, aim, tmp_path, capsys):
     folder = tmp_path / "search"
     assert main(["tune", aim, "--search", search, "--learning-rate", "0.1", "--dir", str(folder)]) == 2
     assert message in capsys.readouterr().err
     assert not folder.exists()
 
 
-def test_what_the_run_chooses_can_be_one_of_the_values(aim, tmp_path, capsys):
+def test_auto_can_be_one_of_the_values_of_a_search(aim, tmp_path, capsys):
     options = ["--trials", "2", "--seeds", "1", "--generations", "1", "--workers", "1", "--quiet", "--json"]
     assert main(["tune", aim, "--search", "sigma=auto|0.2", "--dir", str(tmp_path / "search"), *options]) == 0
     tried = [trial["settings"]["sigma"] for trial in json.loads(capsys.readouterr().out)["trials"]]

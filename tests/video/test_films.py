@@ -145,7 +145,7 @@ def test_a_populations_title_counts_those_that_finish(tmp_path, captions):
     assert (len(colours), meaning) == (5, "worst to best")
 
 
-def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp_path):
+def test_a_film_comes_with_a_picture_and_a_description(run, tmp_path):
     path = tmp_path / "film.mp4"
     [episode] = record(run, path, generation=1, candidate=3, **SMALL)
     document = side_car(path)
@@ -275,7 +275,7 @@ def test_a_grid_holds_all_of_its_pictures_even_if_one_would_fill_it():
 
 
 @pytest.mark.parametrize("aspect", ["16:9", "1:1", "9:16"])
-def test_what_a_caption_writes_stays_inside_and_apart(aspect):
+def test_captions_stay_inside_the_picture_and_apart(aspect):
     width, height = frame_size(320, None, aspect)
     title, score = "generation 12: 18 of 32 finish", "best fitness 12345.67, lost the balance"
     long = "a-run-with-a-name-that-is-longer-than-its-place-in-any-film-of-these"
@@ -310,7 +310,7 @@ def test_what_a_caption_writes_stays_inside_and_apart(aspect):
     assert (left > 100, top >= 50, right < 180, bottom <= 110) == (True,) * 4
 
 
-def test_a_legends_words_stand_beside_their_colours():
+def test_a_legends_words_are_next_to_their_colours():
     empty = Caption(titles=("",), scores=("",), subject="")
     shades = [(90, 90, 250), (90, 250, 90)]
 
@@ -422,7 +422,7 @@ def test_policies_of_several_runs_play_the_same_start_side_by_side(env_id, worke
     run, path = runs[env_id], tmp_path / "film.mp4"
     settings = {**TINY, "policy": "mlp", "hidden_sizes": (3,), "max_episode_steps": 40, "fitness": "episode_length"}
     other = train(env_id, run_dir=tmp_path / "another", strategy="ars", **settings)
-    record(run, path, beside=[other.directory, other.checkpoint], **SMALL | {"workers": workers})
+    record(run, path, compare=[other.directory, other.checkpoint], **SMALL | {"workers": workers})
     document = side_car(path)
     (shot,) = document["shots"]
     assert document["layout"] == "grid"
@@ -433,9 +433,9 @@ def test_policies_of_several_runs_play_the_same_start_side_by_side(env_id, worke
     assert document["frames"] == np.ceil(max(player["steps"] for player in shot["players"]) / every) + second
 
 
-def test_one_run_can_play_beside_another(run, tmp_path):
+def test_one_run_can_play_next_to_another(run, tmp_path):
     for k, other in enumerate((run, run.best, run.directory, str(run.directory))):
-        assert len(record(run, tmp_path / f"{k}.mp4", beside=other, speed=20, **SMALL)) == 2
+        assert len(record(run, tmp_path / f"{k}.mp4", compare=other, speed=20, **SMALL)) == 2
 
 
 @pytest.fixture
@@ -445,7 +445,7 @@ def returned(tmp_path):
 
 
 def test_fitnesses_that_differ_are_shown_with_their_names(run, returned, tmp_path, captions):
-    mine, other = record(run, tmp_path / "film.mp4", beside=returned, **SMALL)
+    mine, other = record(run, tmp_path / "film.mp4", compare=returned, **SMALL)
     assert [label.texts[-1] for label in captions[0].labels] == [
         f"CartPoleBullet-v0:  episode_length {mine.fitness:.0f}",
         f"läuft:  episode_return {other.fitness:.0f}",
@@ -473,7 +473,7 @@ def test_the_command_line_says_whose_fitness_is_which(run, returned, tmp_path, c
     assert line == "generation 0: {}; generation 2: {}".format(*fitnesses())
     line = said("--generation", 1, "--population", 2)
     assert line == "generation 1, candidate 0: {}; generation 1, candidate 1: {}".format(*fitnesses())
-    line = said("--beside", returned.directory)
+    line = said("--compare", returned.directory)
     assert line == "CartPoleBullet-v0: episode_length {}; läuft: episode_return {}".format(*fitnesses())
 
 
@@ -481,13 +481,13 @@ def test_one_generation_and_several_are_refused_before_any_is_rebuilt(run, tmp_p
     words = ["record", str(run.directory), str(tmp_path / "film.mp4"), "--generation", "1"]
     for several in (["--generations", "0,2"], ["--evolution"], ["--every", "1"]):
         assert main([*words, *several]) == 2
-        said = capsys.readouterr().err
-        assert said == "error: generation and generations: a film shows one generation, or several: choose\n"
+        sentence = f"--generation films one generation, and {several[0]} films several: leave out one of the two"
+        assert capsys.readouterr().err == f"error: {sentence}\n"
 
 
 def test_a_legend_names_each_run_whose_ghosts_are_seen(run, tmp_path, captions):
     beside = [shutil.copytree(run.directory, tmp_path / name) for name in ("second", "third")]
-    record(run, tmp_path / "film.mp4", beside=beside, layout="ghosts", speed=9, **SMALL)
+    record(run, tmp_path / "film.mp4", compare=beside, layout="ghosts", speed=9, **SMALL)
     names = [name for _, name in captions[0].legend]
     assert names == ["CartPoleBullet-v0", "second", "third, in its own colours"]
 
@@ -501,17 +501,17 @@ def test_a_map_shows_where_a_car_is_that_the_camera_follows(tmp_path, captions):
     assert np.ptp(inset.places, axis=0).max() > width / 2
 
 
-def test_policies_of_different_worlds_are_not_filmed_beside_each_other(runs, tmp_path):
+def test_policies_of_different_worlds_are_not_filmed_side_by_side(runs, tmp_path):
     run = runs["CartPoleBullet-v0"]
     with pytest.raises(ValueError, match="their environment is CartPoleBullet-v0 and CartPole-v1"):
-        record(run, tmp_path / "film.mp4", beside=[runs["CartPole-v1"]])
+        record(run, tmp_path / "film.mp4", compare=[runs["CartPole-v1"]])
     with pytest.raises(ValueError, match="choose"):
-        record(run, tmp_path / "film.mp4", beside=[run], generations="auto")
+        record(run, tmp_path / "film.mp4", compare=[run], generations="auto")
     assert list(tmp_path.iterdir()) == []
     varied = train("CartPoleBullet-v0", run_dir=tmp_path / "varied", randomize={"mass": [1, 2]}, **TINY)
     with pytest.raises(ValueError, match=r"their randomize is \{\} and \{'mass': \[1, 2\]\}"):
-        record(run, tmp_path / "film.mp4", beside=[varied])
-    record(varied, tmp_path / "film.mp4", beside=[run], env_kwargs={"randomize": {}}, speed=20, workers=1)
+        record(run, tmp_path / "film.mp4", compare=[varied])
+    record(varied, tmp_path / "film.mp4", compare=[run], env_kwargs={"randomize": {}}, speed=20, workers=1)
     assert json.loads((tmp_path / "film.json").read_text())["randomize"] == {}
 
 
@@ -575,7 +575,7 @@ def test_players_that_would_disturb_each_other_play_as_alone(register, tmp_path,
         apart = [
             [record(run, tmp_path / "run.gif", seeds=[seed], **SMALL)[0] for run in (one, other)] for seed in seeds
         ]
-        beside = record(one, tmp_path / "beside.gif", beside=other, seeds=seeds, **SMALL)
+        beside = record(one, tmp_path / "beside.gif", compare=other, seeds=seeds, **SMALL)
 
     assert len({episode.fitness for episode in alone}) > 1
     assert [episode.fitness for episode in beside] == [episode.fitness for pair in apart for episode in pair]
@@ -649,13 +649,13 @@ def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
         ({"candidate": 1, "layout": "grid"}, "choose"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options, message, run, tmp_path):
+def test_conflicting_film_options_are_refused(options, message, run, tmp_path):
     with pytest.raises(ValueError, match=message):
         record(run, tmp_path / "film.mp4", **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_only_some_sources_have_is_explained(runs, tmp_path):
+def test_options_that_only_some_sources_have_are_explained(runs, tmp_path):
     with pytest.raises(ValueError, match=r"CartPole-v1 .*its own camera.*leave it out"):
         record(runs["CartPole-v1"], tmp_path / "film.mp4", camera="orbit")
     with pytest.raises(ValueError, match="generations can be chosen from a run, not from a single checkpoint"):
@@ -669,7 +669,7 @@ def test_the_command_line_films_it_all(run, tmp_path, capsys):
         (["--every", "2"], 2, "alone"),
         (["--generations", "0,1", "--seeds", "3,4"], 4, "alone"),
         (["--population", "3", "--grid", "--generation", "1"], 1, "grid"),
-        (["--beside", str(run.directory), str(run.directory), "--ghosts"], 1, "ghosts"),
+        (["--compare", str(run.directory), str(run.directory), "--ghosts"], 1, "ghosts"),
     ]:
         path = tmp_path / "film.gif"
         assert main(["record", str(run.directory), str(path), *size, *words]) == 0

@@ -80,7 +80,7 @@ def test_a_film_plays_everywhere_and_lasts_as_long_as_the_episode(env_id, runs, 
 
 
 @pytest.mark.parametrize("env_id", first_fast(ENV_IDS))
-def test_what_is_filmed_is_what_was_scored(env_id, runs, tmp_path):
+def test_films_show_the_scored_episodes(env_id, runs, tmp_path):
     score = runs[env_id].evaluate(episodes=2, seed=5)
     filmed = record(runs[env_id], tmp_path / "film.mp4", episodes=2, seed=5, **SIZE)
     assert [episode.seed for episode in filmed] == list(episode_seeds(5, Purpose.TEST, 2))
@@ -105,7 +105,7 @@ def test_an_environment_whose_width_is_no_pictures_is_filmed_as_it_was_scored(kw
         ("Swelling", {}, "Rooms-v0.*, episode seed .*, frame 1: the pictures of render.. have changed their size"),
     ],
 )
-def test_an_environment_that_draws_wrongly_is_told_what(entry_point, kwargs, message, register, tmp_path):
+def test_wrong_pictures_of_an_environment_are_explained(entry_point, kwargs, message, register, tmp_path):
     rooms = register("Rooms-v0", f"small_envs:{entry_point}", max_episode_steps=4, fitness="small_envs:steps")
     run = train(rooms, run_dir=tmp_path / "run", env_kwargs=kwargs, **TINY)
     with pytest.raises(ValueError, match=message):
@@ -158,7 +158,7 @@ def test_a_generation_can_be_chosen(runs, tmp_path):
         ("film.mp4", {"workers": 0}, ValueError, "workers"),
     ],
 )
-def test_what_cannot_be_filmed_is_refused_before_anything_is_played(name, options, error, message, runs, tmp_path):
+def test_impossible_films_are_refused_before_anything_is_played(name, options, error, message, runs, tmp_path):
     with pytest.raises(error, match=message):
         record(runs["CartPoleBullet-v0"], tmp_path / name, **options)
     assert list(tmp_path.iterdir()) == []
@@ -185,10 +185,13 @@ def test_a_film_does_not_replace_what_describes_no_film(runs, tmp_path):
         record(runs["CartPoleBullet-v0"], tmp_path / "folder.mp4", **how)
 
 
-def test_a_films_name_behind_beside_is_told_where_it_belongs(runs, capsys):
+def test_a_films_name_after_compare_is_refused_with_its_place(runs, capsys):
     run = str(runs["CartPoleBullet-v0"].directory)
-    assert main(["record", run, "--beside", run, "film.gif"]) == 2
-    assert "--beside takes all names behind it: write the film's, film.gif, before it" in capsys.readouterr().err
+    assert main(["record", run, "--compare", run, "film.gif"]) == 2
+    assert (
+        "--compare takes all names that follow it: write the film's name, film.gif, before it"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_film_that_another_process_writes_stays_its_own(runs, tmp_path):
@@ -202,7 +205,7 @@ def test_a_film_that_another_process_writes_stays_its_own(runs, tmp_path):
     assert names_in(tmp_path) == ["film.gif", "film.json", "film.png"]
 
 
-def test_what_a_killed_process_left_in_a_films_folder_is_gone_after_the_next_film(runs, tmp_path):
+def test_leftovers_in_a_films_folder_are_removed_by_the_next_film(runs, tmp_path):
     left = tmp_path / "film.mp4.unfinished" / "deep"
     left.mkdir(parents=True)
     (left.parent / ".lock").touch()
@@ -249,7 +252,7 @@ def test_a_folder_that_is_no_run_stays_as_it_is(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_film_without_a_run_lies_in_the_current_folder_whatever_is_there(tmp_path, monkeypatch, capsys):
+def test_a_film_without_a_run_is_written_to_the_current_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "CartPoleBullet-v0").mkdir()  # where `train` keeps its runs
     assert main(["record", "CartPoleBullet-v0", "--policy", "random", "--speed", "20", "--workers", "1"]) == 0

@@ -158,7 +158,7 @@ def test_in_a_window_what_is_painted_lies_on_the_ground(env_id, display):
 
 @pytest.mark.slow
 @DISPLAY
-def test_what_is_watched_are_the_episodes_that_evaluate_scores(run, display):
+def test_watch_plays_the_episodes_that_evaluate_scores(run, display):
     told = []
     episodes = watch(run, episodes=2, seed=3, generation=1, on_episode=lambda *told_now: told.append(told_now))
     score = evaluate(run, episodes=2, seed=3, generation=1, workers=1)

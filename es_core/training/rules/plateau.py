@@ -39,7 +39,7 @@ class Plateau(Rule):
         return Change(
             state=state + 1,
             search_from="initial",
-            reason=f"nothing was gained in {PLATEAU} generations: begun again with {candidates} candidates "
+            reason=f"nothing was gained in {PLATEAU} generations: restarted with {candidates} candidates "
             f"(restart {state + 1} of {allowed}); the best so far is kept",
         )
 

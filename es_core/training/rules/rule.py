@@ -1,4 +1,4 @@
-"""What rules have in common: what they read, what they answer, and what their state changes."""
+"""Rules: the facts that they read, their answers, and the settings that their states change."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -87,10 +87,10 @@ def recent_generations(history: Sequence[GenerationStats], search: int) -> list[
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """What is known once a generation has been played, before the strategy learns from it.
+    """Facts about a generation that has been played, before the strategy learns from it.
 
     Attributes:
-        config: the settings of the search that goes on.
+        config: the settings of the current search.
         history: this search, without this generation.
         fitness: ``(M,)``, of the candidates that have not failed.
         spread: standard deviation of the fitness among candidates that are compared with each other; None if unknown.
@@ -116,13 +116,13 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What a rule changes with the next generation.
+    """Changes that a rule makes for the next generation.
 
     Attributes:
         state: the rule's new state.
         population_size: number of candidates; None: no change.
-        search_from: parameters from which the search begins again: "initial", where it began (with it begin the rules
-            that are asked after this one), or "centre", where it is; None: it goes on.
+        search_from: parameters from which the search restarts: "initial", where it began (with it begin the rules
+            that are asked after this one), or "centre", where it is; None: it continues.
         reason: why, in a sentence for people, if they should know.
     """
 

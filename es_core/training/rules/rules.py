@@ -20,12 +20,12 @@ RULES: tuple[Rule, ...] = (Plateau(), SigmaShrinking(), GenerationSteps(), Episo
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What the rules change with the next generation, together; see ``Change``.
+    """Changes that all rules together make for the next generation; see ``Change``.
 
     Attributes:
         rules: new state of each rule, by its name.
         population_size: number of candidates; None: no change.
-        search_from: "initial" or "centre", from where the search begins again; None: it goes on.
+        search_from: "initial" or "centre", from where the search restarts; None: it continues.
         reason: why, in a sentence for people, if they should know.
     """
 
@@ -54,7 +54,7 @@ class Rules:
 
     @classmethod
     def load(cls, config: Plan, states: Mapping[str, Any]) -> Self:
-        """The rules of a run that goes on, with the ``states`` of a checkpoint.
+        """The rules of a run that continues, with the ``states`` of a checkpoint.
 
         Raises:
             ValueError: a state is missing, or none that its rule can have.
@@ -78,7 +78,7 @@ class Rules:
 
     @property
     def search_config(self) -> Plan:
-        """The settings of the search that goes on; some strategies' rates follow from its sigma."""
+        """The settings of the current search; some strategies' rates follow from its sigma."""
         config = self.config
         for rule in self._ours:
             config = rule.adapt_settings(config, self.states[rule.name])

@@ -42,10 +42,10 @@ class SigmaShrinking(Rule):
         if state != NOT_SHRUNK:
             return Change(state=state)
         if len(evidence.history) == 0 and _all_fall_below_centre(evidence):
-            reason = "no candidate comes near what its centre does: begun again with a tenth of sigma"
+            reason = "no candidate comes near its centre: restarted with a tenth of sigma"
             return Change(state=OUT_OF_REACH, search_from="centre", reason=reason)
         if not evidence.from_policy and fails_early(evidence.history, evidence.nothing, surely=True):
-            reason = "ending early scored better than going on: begun again with a tenth of sigma"
+            reason = "ending early scored better than continuing: restarted with a tenth of sigma"
             return Change(state=FAILING_EARLY, search_from="initial", reason=reason)
         return Change(state=state)
 

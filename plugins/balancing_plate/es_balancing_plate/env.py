@@ -78,7 +78,7 @@ class BalancingPlateEnv(BulletEnv):
     torque: ClassVar[float] = TORQUE
     """Torque of an action about each axis [N·m]."""
     further_observations: ClassVar[int] = 0
-    """How many numbers a subclass observes beside these."""
+    """Number of observations that a subclass adds to these."""
 
     def __init__(self, *, observation: str = "full", action_encoding: str = "multi_binary", **options: Any) -> None:
         require_one_of("observation", observation, OBSERVATIONS)

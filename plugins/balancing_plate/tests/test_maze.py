@@ -126,7 +126,7 @@ def test_a_ball_over_a_hole_has_fallen_and_one_at_its_rim_has_not(x, y, env):
     assert not env.info()["is_success"]
 
 
-def test_a_ball_beside_the_plate_ends_the_episode(env):
+def test_a_ball_off_the_plate_ends_the_episode(env):
     env.reset(seed=0)
     pybullet.resetBasePositionAndOrientation(
         env.ball, (0.4, 0.0, 0.05), (0.0, 0.0, 0.0, 1.0), physicsClientId=env.client

@@ -30,7 +30,7 @@ class RailEnv(BulletEnv):
 
     @property
     def is_on_rail(self) -> bool:
-        """Tell whether the cart is on its rail."""
+        """Return True if the cart is on its rail."""
         return -self.position_limit <= self.position <= self.position_limit
 
     @property

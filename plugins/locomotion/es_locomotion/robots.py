@@ -19,7 +19,7 @@ class UprightEnv(PlanarEnv):
     """A robot in a plane that must not bend down."""
 
     def has_fallen(self) -> bool:
-        """Tell whether the torso is low or tilted."""
+        """Return True if the torso is low or tilted."""
         return self.altitude <= 0.8 or abs(self.pitch) >= 1.0
 
 
@@ -60,7 +60,7 @@ class HalfCheetahEnv(PlanarEnv):
     strengths = {"bthigh": 120.0, "bshin": 90.0, "bfoot": 60.0, "fthigh": 140.0, "fshin": 60.0, "ffoot": 30.0}  # noqa: RUF012
 
     def has_fallen(self) -> bool:
-        """Tell whether the torso is tilted, or anything but a foot touches the floor."""
+        """Return True if the torso is tilted, or anything but a foot touches the floor."""
         _, front_shin, front_thigh, _, back_shin, back_thigh = self.touching
         return abs(self.pitch) >= 1.0 or bool(front_shin or front_thigh or back_shin or back_thigh)
 
@@ -77,7 +77,7 @@ class AntEnv(MujocoRunnerEnv):
     other_side = ("left_back", "right_back", "aux_3", "aux_4")
 
     def has_fallen(self) -> bool:
-        """Tell whether the torso nearly touches the floor."""
+        """Return True if the torso nearly touches the floor."""
         return self.altitude <= 0.26
 
 
@@ -102,7 +102,7 @@ class HumanoidEnv(MujocoRunnerEnv):
     other_side = ("left",)
 
     def has_fallen(self) -> bool:
-        """Tell whether the torso is low."""
+        """Return True if the torso is low."""
         return self.altitude <= 0.78
 
     def camera(self) -> Camera:
@@ -148,7 +148,7 @@ class A1Env(RunnerEnv):
         )
 
     def has_fallen(self) -> bool:
-        """Tell whether the trunk is low or tilted."""
+        """Return True if the trunk is low or tilted."""
         return self.altitude <= 0.18 or abs(self.pitch) >= 1.0 or abs(self.roll) >= 1.0
 
     def camera(self) -> Camera:

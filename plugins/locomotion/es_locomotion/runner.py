@@ -1,4 +1,4 @@
-"""What all robots here have in common: a world with a floor, what they feel, and the classic reward."""
+"""The base class of all robots here: a world with a floor, what they feel, and the classic reward."""
 
 import inspect
 import math
@@ -82,7 +82,7 @@ class RunnerEnv(BulletEnv):
     contacts: ClassVar[Sequence[str]] = ()
     """Links whose touch of the floor is observed."""
     other_side: ClassVar[tuple[str, ...]] = ()
-    """How the names of links begin that have another colour in pictures."""
+    """Prefixes of the names of links that have another colour in pictures."""
     alive: ClassVar[float] = ALIVE
     start_height: ClassVar[float | None] = None
     """Height from which the observed one counts [m]; None: that at the start."""
@@ -104,7 +104,7 @@ class RunnerEnv(BulletEnv):
 
     @classmethod
     def size(cls) -> int:
-        """How many numbers are observed."""
+        """Number of observations."""
         return 8 + 2 * len(cls.motors) + len(cls.contacts)
 
     def __init__(self, **options: Any) -> None:
@@ -122,7 +122,7 @@ class RunnerEnv(BulletEnv):
 
     @abstractmethod
     def has_fallen(self) -> bool:
-        """Tell whether the robot lies, from its altitude, roll, pitch and contacts."""
+        """Return True if the robot lies, from its altitude, roll, pitch and contacts."""
 
     def build(self) -> None:
         """Load a floor that has no end, and the robot."""

@@ -143,7 +143,7 @@ class Car:
         )
 
     def motion(self) -> Motion:
-        """Read how it stands and moves."""
+        """Read its pose and motion."""
         (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(self.body, physicsClientId=self._client)
         (vx, vy, _), (_, _, yaw_rate) = pybullet.getBaseVelocity(self.body, physicsClientId=self._client)
         heading = math.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))

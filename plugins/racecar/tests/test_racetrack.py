@@ -130,13 +130,13 @@ def test_a_car_that_drives_straight_on_hits_a_wall(env):
     assert time(episode) == -40
 
 
-def test_who_does_nothing_gains_nothing(env):
+def test_doing_nothing_gains_nothing(env):
     episode = play(env, 3, lambda _: np.array([0.0, -1.0], np.float32), steps=100)
     assert not episode.terminated
     assert abs(progress(episode)) < 0.01
 
 
-def test_a_car_that_looks_back_is_told(env):
+def test_a_car_that_faces_backwards_is_reported(env):
     _, info = env.reset(seed=0)
     assert not info["wrong_way"]
     x, y = info["position"]

@@ -16,5 +16,5 @@ def register_trainers() -> dict[str, str]:
 
 @hookimpl
 def register_strategies() -> dict[str, str]:
-    """Evolution beside a learner."""
+    """Evolution with a learner."""
     return {"erl": "es_stable_baselines3.erl:ERL"}

@@ -84,7 +84,7 @@ def explore(model: Any, std: float, policy: Policy, *, bounded: bool) -> None:
 
 
 def freeze(model: Any, *, frozen: bool) -> None:
-    """Exclude the actor from learning, or include it again; the critic goes on."""
+    """Exclude the actor from learning, or include it again; the critic continues."""
     policy = model.policy
     parts: list[Any] = [policy.actor] if hasattr(policy, "actor") else list(actor_modules(model))
     parameters = [parameter for part in parts for parameter in part.parameters()]
@@ -155,7 +155,7 @@ class _ValueAndAdvantages(QNetwork):
 
 
 class TakenOverDQN(DQNPolicy):
-    """The policy of a DQN that takes over an actor: its outputs are advantages, beside a value of the state."""
+    """The policy of a DQN that takes over an actor: its outputs are advantages, next to a value of the state."""
 
     def make_q_net(self) -> QNetwork:
         """Make the network, or its target."""

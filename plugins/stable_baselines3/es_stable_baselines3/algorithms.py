@@ -21,9 +21,9 @@ from es_core.rollout.environment import make_env
 from es_envs.closing import closing_env
 
 OWN_OPTIONS: Mapping[str, Any] = {"n_envs": 1, "warmup_steps": 8192, "exploration_std": 0.2}
-"""Options of ours beside the algorithm's own: copies of the environment that take turns; and, where a policy is handed
-over, steps for which it stays as it is while the critic learns, and the standard deviation with which it explores (of
-half the distance between the bounds, or in front of a tanh)."""
+"""Options of ours in addition to the algorithm's own: copies of the environment that take turns; and, for a policy that
+is transferred, steps for which it does not change while the critic learns, and the standard deviation with which it
+explores (of half the distance between the bounds, or in front of a tanh)."""
 
 _RESERVED = frozenset({
     "policy", "env", "seed", "verbose", "tensorboard_log", "stats_window_size", "monitor_wrapper",

@@ -34,7 +34,7 @@ class LearnerEnv(gymnasium.Env[NDArray[np.float32], Any]):
     """An environment that notes the episodes which an algorithm plays in it, and ends them at the step limit.
 
     Its actions are the policy's raw outputs, as far as an algorithm can draw them. An episode that the step limit ends
-    is truncated, not terminated: the algorithm goes on to count what would have come.
+    is truncated, not terminated: the algorithm still counts what would have come.
 
     Args:
         definition: the environment's definition.
@@ -174,17 +174,17 @@ def raw_actions(policy: Policy, *, bounded: bool) -> tuple[gymnasium.Space[Any],
             low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
             squashes = policy.actions.decoding == "tanh"
 
-            def stretched(action: Any) -> Any:
+            def scaled(action: Any) -> Any:
                 action = np.asarray(action, np.float64)
                 if bounded or squashes:
                     action = low + ((action if bounded else np.tanh(action)) + 1) / 2 * (high - low)
                 return typed(np.clip(action, low, high).reshape(space.shape), space.dtype)
 
             if bounded:
-                return spaces.Box(-1, 1, (size,), np.float32), stretched
+                return spaces.Box(-1, 1, (size,), np.float32), scaled
             edge = np.full(size, _FAR) if squashes else np.minimum(high, _FAR)
             start = np.full(size, -_FAR) if squashes else np.maximum(low, -_FAR)
-            return spaces.Box(start.astype(np.float32), edge.astype(np.float32)), stretched
+            return spaces.Box(start.astype(np.float32), edge.astype(np.float32)), scaled
         case spaces.Discrete():
             return spaces.Discrete(int(space.n)), lambda action: space.start + int(action)
         case spaces.MultiDiscrete():

@@ -28,7 +28,7 @@ _LIMIT = 1e6  # of a weight
 
 
 class ERL(GA):
-    """Evolves actors by a genetic algorithm, beside a learner that takes their transitions, and lends them its actor.
+    """Evolves actors by a genetic algorithm, with a learner that takes their transitions, and lends them its actor.
 
     The last candidate is the learner's actor, with the noise of ``action_noise`` on its actions; all others play
     without. Every few generations the learner's actor also takes the place of the worst. The mean is the champion: the

@@ -64,7 +64,7 @@ class Model:
         for env in self._envs:
             env.cut()
 
-    def take_over(self, mean: Vector) -> NDArray[np.float64]:
+    def start_from(self, mean: Vector) -> NDArray[np.float64]:
         """Let the actor act like the policy with these parameters ``(d,)``.
 
         Returns:
@@ -104,7 +104,7 @@ class Model:
         return actors.read(self._sb3, self._policy, self._scale(gain))
 
     def state(self) -> dict[str, Any]:
-        """Arrays and numbers from which it goes on; see ``state_of``."""
+        """Arrays and numbers from which it continues; see ``state_of``."""
         return state_of(self._sb3)
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -181,8 +181,8 @@ class Model:
             action, _ = self._sb3.predict(observation, deterministic=True)
             observation, _, terminated, truncated, _ = env.step(action)
             observation = None if terminated or truncated else observation
-        usual = float(np.median(gaps))
-        return float(np.log(_ODDS)) / usual if usual > 0 else 1.0
+        median_gap = float(np.median(gaps))
+        return float(np.log(_ODDS)) / median_gap if median_gap > 0 else 1.0
 
     def _scale(self, gain: NDArray[np.float64]) -> actors.Scale:
         scale = actors.scale_of(self._policy, bounded=self._algorithm.is_bounded)

@@ -1,4 +1,4 @@
-"""The learner beside an evolving population: an algorithm of Stable-Baselines3, fed with others' episodes."""
+"""The learner with an evolving population: an algorithm of Stable-Baselines3, fed with others' episodes."""
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
@@ -186,14 +186,14 @@ def _require_plain(policy: Policy) -> None:
     """Refuse a policy that no actor can equal, or that means something else in each generation."""
     config = policy.config
     if not dense_layers_of(policy)[-1].bias:
-        raise ValueError("a policy without bias cannot learn beside a population: use policy='mlp', hidden_sizes=()")
+        raise ValueError("a policy without bias cannot learn with a population: use policy='mlp', hidden_sizes=()")
     for name, why in (
         ("observation_normalization", "observations are stored, and would be normalised otherwise in each generation"),
         ("virtual_batch_normalization", "its networks have no such layers"),
         ("sample_actions", "its actor has no log-stds; action_noise explores Box actions"),
     ):
         if getattr(config, name):
-            raise ValueError(f"a learner beside the population cannot take {name}=True, since {why}: set it to False")
+            raise ValueError(f"a learner with a population cannot take {name}=True, since {why}: set it to False")
 
 
 def _arguments(name: str, algorithm: Algorithm, options: Mapping[str, Any]) -> dict[str, Any]:

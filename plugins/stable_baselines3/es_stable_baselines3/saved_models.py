@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import es_envs
 from es_core.config.train_config import TrainConfig
-from es_core.files import CheckpointError, opened, parse_json
+from es_core.files import CheckpointError, open_plain, parse_json
 from es_core.policies.by_name import make_policy
 from es_core.policies.layered import Layered
 from es_core.policies.layers import matrices
@@ -94,7 +94,7 @@ def from_stable_baselines3(
         ImportError: torch is not installed.
         UnknownEnvError: no such environment is registered.
     """
-    weights, told = _read(Path(path))
+    weights, described = _read(Path(path))
     layout, layers = _actor(weights, path)
     config = TrainConfig.for_env(
         env_id,
@@ -103,8 +103,8 @@ def from_stable_baselines3(
         preprocessing=preprocessing or {},
         policy="mlp",
         hidden_sizes=tuple(int(weight.shape[0]) for weight, _ in layers[:-1]),
-        activation=_activation(told, layout, path),
-        action_squash="tanh" if _option(told, "squash_output") == "True" else layout.squash,
+        activation=_activation(described, layout, path),
+        action_squash="tanh" if _option(described, "squash_output") == "True" else layout.squash,
         observation_normalization=observation_mean is not None,
         observation_std_floor=_EPSILON**0.5,
         observation_clip=observation_clip,
@@ -159,10 +159,10 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.float32]], Mapping[str, Any]
     except ImportError as error:
         raise ImportError(f"reading {path} needs torch: pip install 'es-envs[torch]'") from error
     try:
-        with opened(path.resolve()) as file, zipfile.ZipFile(file) as model:
+        with open_plain(path.resolve()) as file, zipfile.ZipFile(file) as model:
             size = os.fstat(file.fileno()).st_size
             stored, data = (_member(model, name, size) for name in ("policy.pth", "data"))
-        told = parse_json(data)
+        described = parse_json(data)
         if not zipfile.is_zipfile(BytesIO(stored)):
             raise pickle.UnpicklingError("torch's format before 1.6, which may take any room")
         with zipfile.ZipFile(BytesIO(stored)) as inner:
@@ -174,7 +174,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.float32]], Mapping[str, Any]
         weights = {name: np.asarray(value.numpy(), np.float32) for name, value in loaded.items()}
     except pickle.PickleError as error:  # torch's own words advise to unpickle it
         raise CheckpointError(
-            f"{path} is refused: its policy.pth is damaged, or has pickled classes beside its weights, which are never "
+            f"{path} is refused: its policy.pth is damaged, or has pickled classes among its weights, which are never "
             "read, since they could run code. Save the model again with `model.save(...)` of Stable-Baselines3"
         ) from error
     except (
@@ -191,7 +191,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.float32]], Mapping[str, Any]
         ) from error
     if not all(np.isfinite(weight).all() for weight in weights.values()):
         raise CheckpointError(f"{path} has weights that are not finite")
-    return weights, told if isinstance(told, dict) else {}
+    return weights, described if isinstance(described, dict) else {}
 
 
 def _member(model: zipfile.ZipFile, name: str, size: int) -> bytes:
@@ -243,15 +243,15 @@ def _actor(
     raise ValueError(f"the policy in {path} is none of {known} with an MlpPolicy: it cannot be taken over")
 
 
-def _option(told: Mapping[str, Any], name: str) -> str | None:
-    """An argument of a model's policy, as text; None if the model does not tell it."""
-    arguments = told.get("policy_kwargs")
+def _option(described: Mapping[str, Any], name: str) -> str | None:
+    """An argument of a model's policy, as text; None if the model does not contain it."""
+    arguments = described.get("policy_kwargs")
     value = arguments.get(name) if isinstance(arguments, dict) else None
     return None if value is None else str(value)
 
 
-def _activation(told: Mapping[str, Any], layout: _Layout, path: object) -> str:
-    message = _option(told, "activation_fn")
+def _activation(described: Mapping[str, Any], layout: _Layout, path: object) -> str:
+    message = _option(described, "activation_fn")
     if message is None:
         return layout.activation
     name = message.rstrip("'>").rpartition(".")[2]

@@ -99,7 +99,7 @@ class GradientTrainer(Trainer):
         centre, model = pool.rollouts(self.mean, statistics, centre_seeds), self._model
         with model.block(self.generation, statistics):
             if self.handed_over and self.generation == 0:
-                self.gain = model.take_over(self.mean)
+                self.gain = model.start_from(self.mean)
             if model.learn():
                 self._learnt = model.read(self.gain)
         if not np.isfinite(self._learnt).all():
@@ -211,7 +211,7 @@ class Unfit(Trainer):
 
     _REASONS: ClassVar[Mapping[str, str]] = {
         "sb3:ars": "it is evolution: use the strategy 'ars'",
-        "sb3:maskableppo": "its masks of actions would be unknown to the policy that it leaves behind: use 'sb3:ppo'",
+        "sb3:maskableppo": "its masks of actions would be unknown to the policy that it produces: use 'sb3:ppo'",
         "sb3:recurrentppo": "it remembers, and its network is none of the policies here: use 'sb3:ppo' with "
         'preprocessing {"stack": 4}, or evolve a policy "lstm"',
     }

@@ -84,7 +84,7 @@ def test_the_learners_actor_replaces_the_worst_every_few_generations(run):
         assert is_lent.tolist() == [False] * (CANDIDATES - 2) + [generation % 2 == 0]
 
 
-def test_the_champion_goes_on_unchanged_and_is_the_centre(played):
+def test_the_champion_survives_unchanged_and_is_the_centre(played):
     run, fitness = played
     for generation in range(GENERATIONS):
         before, after = state(run, generation), state(run, generation + 1)
@@ -93,7 +93,7 @@ def test_the_champion_goes_on_unchanged_and_is_the_centre(played):
         np.testing.assert_array_equal(after["mean"], champion)
 
 
-def test_what_no_log_holds_is_not_rebuilt_from_it(run):
+def test_a_generation_missing_in_the_log_is_not_rebuilt(run):
     run.checkpoint_path(2).rename(run.directory / "aside")
     with pytest.raises(CheckpointError, match="no checkpoint of generation 2, and what erl learns from is in no log"):
         rebuild(run.directory, 2)
@@ -110,7 +110,7 @@ def test_a_generation_in_which_all_win_a_tournament_is_followed_by_another(seed)
     assert np.isfinite(strategy.survivors).all()
 
 
-def test_a_run_that_goes_on_has_its_best_policy_though_its_last_one_was_better(register, tmp_path, monkeypatch):
+def test_a_resumed_run_keeps_its_best_policy_though_the_last_was_better(register, tmp_path, monkeypatch):
     """What gradients teach is in no log, from which the best policy could be rebuilt."""
     monkeypatch.setattr(OpenAIES, "rebuildable", False)
     aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
@@ -138,7 +138,7 @@ def test_other_strategies_are_sent_no_transitions():
 
 
 @pytest.mark.parametrize("algorithm", ["td3", "ddpg", "tqc"])
-def test_other_algorithms_learn_beside_a_population(algorithm, tmp_path):
+def test_other_algorithms_learn_with_a_population(algorithm, tmp_path):
     options = {**SETTINGS["strategy_options"], "algorithm": algorithm}
     settings = {**SETTINGS, "generations": 2, "strategy_options": options}
     run = train("Pendulum-v1", run_dir=tmp_path / "run", workers=1, **settings)
@@ -167,7 +167,7 @@ def test_other_algorithms_learn_beside_a_population(algorithm, tmp_path):
         ("CartPole-v1", {}, {"elites": 10}, "elites must be from 1 to 9, fewer than the actors; got 10"),
     ],
 )
-def test_what_does_not_fit_a_learner_is_refused_in_a_sentence(env, fields, options, message, tmp_path):
+def test_settings_that_do_not_fit_a_learner_are_refused_in_a_sentence(env, fields, options, message, tmp_path):
     how = {"workers": 1, "progress": False, "strategy": "erl", "strategy_options": options, **fields}
     with pytest.raises(ValueError, match=message):
         train(env, run_dir=tmp_path / "run", **how)

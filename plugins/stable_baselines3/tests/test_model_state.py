@@ -25,7 +25,7 @@ def _one_thread():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_goes_on_from_another_ones_state_to_the_same_bits(name):
+def test_a_model_continues_from_anothers_state_to_the_same_bits(name):
     first, second = MODELS[name](0), MODELS[name](1)
     first.learn(64)
     load_state(second, state_of(first))

@@ -182,8 +182,8 @@ def test_a_model_that_is_far_larger_than_its_file_is_not_opened(tmp_path):
     [
         ({}, "cannot be read as a model"),
         ({"policy_pth": b"no tensors"}, "is damaged, or has pickled classes"),
-        ({"policy_pth": pickle.dumps(Bomb())}, "has pickled classes beside its weights, which are never read"),
-        ({"policy_pth": weights(actor=Bomb())}, "has pickled classes beside its weights, which are never read"),
+        ({"policy_pth": pickle.dumps(Bomb())}, "has pickled classes among its weights, which are never read"),
+        ({"policy_pth": weights(actor=Bomb())}, "has pickled classes among its weights, which are never read"),
         ({"policy_pth": weights(action_net__weight=torch.full((2, 4), torch.nan))}, "has weights that are not finite"),
         ({"policy_pth": weights(action_net__weight=torch.zeros(2, 4)), "data": b"{"}, "cannot be read as a model"),
     ],
@@ -199,7 +199,7 @@ def test_a_file_that_is_no_model_is_refused_and_runs_nothing(parts, reason, tmp_
         from_stable_baselines3(tmp_path / "text.zip", "CartPole-v1")
 
 
-def test_what_the_model_pickled_about_itself_is_never_opened(saved, tmp_path):
+def test_pickled_data_of_a_model_is_never_opened(saved, tmp_path):
     _, path = saved("PPO, relu")
     with zipfile.ZipFile(path) as file:
         parts = {name: file.read(name) for name in file.namelist()}

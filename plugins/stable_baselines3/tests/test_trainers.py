@@ -71,7 +71,7 @@ def evolved(tmp_path_factory):
     return of
 
 
-def test_a_single_episode_is_not_said_to_be_like_others(tmp_path):
+def test_a_single_episode_is_not_reported_as_equal_to_others(tmp_path):
     first, _ = learn(tmp_path / "run", "sac", generations=1, max_episode_steps=64).history
     assert (first.population_size, first.fitness_std) == (1, None)
 
@@ -107,7 +107,7 @@ def assert_acts_like(model, checkpoint):
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
-def test_a_run_that_ends_within_a_block_goes_on_to_the_same_bits(name, tmp_path, monkeypatch):
+def test_a_run_stopped_within_a_block_resumes_to_the_same_bits(name, tmp_path, monkeypatch):
     whole, steps, step = learn(tmp_path / "whole", name, generations=3), count(), LearnerEnv.step
 
     def interrupted(env, action):
@@ -138,7 +138,7 @@ HAND_OVERS = {
 
 
 @pytest.mark.parametrize("case", HAND_OVERS)
-def test_a_policy_is_handed_over_as_it_is_and_kept_while_the_critic_learns(case, evolved, tmp_path):
+def test_a_transferred_policy_is_unchanged_while_the_critic_learns(case, evolved, tmp_path):
     name, (env_id, settings) = case.partition(",")[0], HAND_OVERS[case]
     source = evolved(env_id, **settings)
     given = {**BLOCK, "strategy_options": options(name, learning_starts=0, warmup_steps=128)}
@@ -192,7 +192,7 @@ def test_returns_of_several_steps_end_where_a_block_cuts_an_episode(tmp_path):
 
 
 @pytest.mark.parametrize("strategy", REFUSED)
-def test_what_an_algorithm_cannot_learn_is_refused_with_the_reason(strategy, tmp_path):
+def test_actions_that_an_algorithm_cannot_learn_are_refused_with_the_reason(strategy, tmp_path):
     env_id, settings, reason = REFUSED[strategy]
     with pytest.raises(ValueError, match=reason):
         train(env_id, strategy=strategy, run_dir=tmp_path / "run", **TINY, **settings)
@@ -216,12 +216,12 @@ def test_a_setting_of_evolution_alone_is_refused_by_name(setting, value, tmp_pat
         train("CartPole-v1", strategy="sb3:ppo", run_dir=tmp_path / "run", **TINY, **{setting: value})
 
 
-def test_what_an_environment_recommends_for_evolution_is_left_out(register):
+def test_recommendations_for_evolution_are_left_out(register):
     env = register("Walk-v0", recommended={"episodes_per_candidate": 4, "output_scale": 1.0, "episode_cap_start": 9})
     PPO.require_fit(TrainConfig.for_env(env, strategy="sb3:ppo"), from_policy=False)
 
 
-def test_a_policy_that_cannot_be_handed_over_is_refused_with_the_reason(evolved, tmp_path):
+def test_a_policy_that_cannot_be_transferred_is_refused_with_the_reason(evolved, tmp_path):
     lstm = evolved("CartPole-v1", policy="lstm", hidden_sizes=(4,))
     with pytest.raises(ValueError, match=r"policy 'lstm' cannot be learnt .* since it remembers"):
         finetune(lstm, algorithm="ppo", steps=100, run_dir=tmp_path / "run")
@@ -236,7 +236,7 @@ def test_a_policy_that_cannot_be_handed_over_is_refused_with_the_reason(evolved,
         finetune(evolved("CartPole-v1"), algorithm="ppoo", steps=100, run_dir=tmp_path / "run")
 
 
-def test_the_command_goes_on_by_gradients_and_compares_them_with_evolution(evolved, tmp_path, capsys):
+def test_the_command_continues_by_gradients_and_compares_with_evolution(evolved, tmp_path, capsys):
     source, folder = evolved("CartPole-v1"), tmp_path / "tuned"
     given = ["--steps", "64", "--strategy-options", '{"n_steps": 64, "batch_size": 32}', "--steps-per-generation", "64"]
     main(["finetune", str(source.directory), "--algorithm", "ppo", *given, "--run-dir", str(folder), "--quiet"])
