@@ -174,7 +174,8 @@ class RunnerEnv(BulletEnv):
 
     def act(self, action: Any) -> None:
         """Drive the motors."""
-        self._action = [clipped(value) for value in action]
+        values = np.asarray(action, np.float64).tolist()
+        self._action = [value if -1.0 <= value <= 1.0 else clipped(value) for value in values]
         self.drive(self._action)
 
     def observe(self) -> NDArray[np.float32]:
@@ -189,7 +190,7 @@ class RunnerEnv(BulletEnv):
             )
         roll, pitch, yaw = pybullet.getEulerFromQuaternion(turned)
         states = pybullet.getJointStates(body, self._motors, physicsClientId=client)
-        touching = {point[3] for point in pybullet.getContactPoints(body, self.floor, physicsClientId=client)}
+        touching = [point[3] for point in pybullet.getContactPoints(body, self.floor, physicsClientId=client)]
         self.position, self.altitude, self.roll, self.pitch = (x, y), float(z), float(roll), float(pitch)
         self.touching = [float(link in touching) for link in self._contacts]
         if self._start is None:
@@ -203,18 +204,19 @@ class RunnerEnv(BulletEnv):
             roll, pitch,
         ]  # fmt: skip
         self._speeds, self._at_limit = [], 0
-        for (angle, rate, *_), middle, half in zip(states, self._middles, self._halves, strict=True):
-            relative = (angle - middle) / half
-            self._at_limit += abs(relative) > AT_LIMIT
-            self._speeds.append(JOINT_SPEED_SCALE * rate)
-            values += (relative, JOINT_SPEED_SCALE * rate)
+        for (angle, rate, _, _), middle, half in zip(states, self._middles, self._halves, strict=True):
+            relative, speed = (angle - middle) / half, JOINT_SPEED_SCALE * rate
+            if not -AT_LIMIT <= relative <= AT_LIMIT:
+                self._at_limit += 1
+            self._speeds.append(speed)
+            values += (relative, speed)
         return bounded(values + self.touching, BOUND)
 
     def outcome(self) -> tuple[float, bool]:
         """Return the reward's sum, and True after a fall."""
         fallen, count = self.has_fallen(), len(self._action)
-        torque_times_speed = sum(abs(a * v) for a, v in zip(self._action, self._speeds, strict=True)) / count
-        squares = sum(a * a for a in self._action) / count
+        torque_times_speed = sum([abs(a * v) for a, v in zip(self._action, self._speeds, strict=True)]) / count
+        squares = sum([a * a for a in self._action]) / count
         self._terms = {
             "reward_alive": -1.0 if fallen else self.alive,
             "reward_progress": (self._progress - self._before) / (self.time_step * self.action_repeat),

@@ -240,10 +240,8 @@ class RaceCarEnv(BulletEnv):
         distance = math.hypot(self._x - self._start[0], self._y - self._start[1])
         self._progress = distance - self._distance
         self._distance = distance
-        is_wall = self._is_wall
-        self._hit_wall = any(
-            contact[2] in is_wall for contact in pybullet.getContactPoints(self.car, physicsClientId=self.client)
-        )
+        contacts = pybullet.getContactPoints(self.car, physicsClientId=self.client)
+        self._hit_wall = not self._is_wall.isdisjoint([contact[2] for contact in contacts])
         self._finished = self._x > FINISH_X and not self._hit_wall
         return self._progress + FINISH_BONUS * self._finished, self._finished or self._hit_wall
 
