@@ -344,7 +344,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             action = self._randomization.delayed(action)
         for _ in range(self.action_repeat):
             self.act(action)
-            pybullet.stepSimulation(physicsClientId=self.client)
+            pybullet.stepSimulation(self.client)  # by its place, for Bullet takes names slowly
         observation = self.observe()
         reward, terminated = self.outcome()
         if self.render_mode == "human":

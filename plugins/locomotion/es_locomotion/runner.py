@@ -182,14 +182,14 @@ class RunnerEnv(BulletEnv):
         """Read torso, joints and contacts."""
         client, body = self.client, self.body
         if self._torso < 0:
-            (x, y, z), turned = pybullet.getBasePositionAndOrientation(body, physicsClientId=client)
-            (vx, vy, vz), _ = pybullet.getBaseVelocity(body, physicsClientId=client)
+            (x, y, z), turned = pybullet.getBasePositionAndOrientation(body, client)
+            (vx, vy, vz), _ = pybullet.getBaseVelocity(body, client)
         else:
             (x, y, z), turned, _, _, _, _, (vx, vy, vz), _ = pybullet.getLinkState(
                 body, self._torso, computeLinkVelocity=1, physicsClientId=client
             )
         roll, pitch, yaw = pybullet.getEulerFromQuaternion(turned)
-        states = pybullet.getJointStates(body, self._motors, physicsClientId=client)
+        states = pybullet.getJointStates(body, self._motors, client)
         touching = [point[3] for point in pybullet.getContactPoints(body, self.floor, physicsClientId=client)]
         self.position, self.altitude, self.roll, self.pitch = (x, y), float(z), float(roll), float(pitch)
         self.touching = [float(link in touching) for link in self._contacts]

@@ -214,9 +214,9 @@ class RaceCarEnv(BulletEnv):
     def observe(self) -> NDArray[np.float32]:
         """Read pose, velocity, steering and lidar."""
         client, car = self.client, self.car
-        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(car, physicsClientId=client)
-        (vx, vy, _), _ = pybullet.getBaseVelocity(car, physicsClientId=client)
-        left, right = pybullet.getJointStates(car, self._hinges, physicsClientId=client)
+        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(car, client)
+        (vx, vy, _), _ = pybullet.getBaseVelocity(car, client)
+        left, right = pybullet.getJointStates(car, self._hinges, client)
         heading = math.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
         self._x, self._y, self._heading = x, y, heading
         return bounded(
