@@ -105,6 +105,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._ranges = self._checked({} if randomize is None else randomize)
         if action_repeat is not None:
             self.action_repeat = require_whole("action_repeat", action_repeat, 1)
+        self._physics_steps = range(self.action_repeat)  # kept: to make one takes longer than to go through it
         self.width = require_whole("width", width, 1)
         self.height = require_whole("height", height, 1)
         self.render_mode = render_mode
@@ -342,7 +343,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             if pushed := self._randomization.push():
                 self.push(pushed)
             action = self._randomization.delayed(action)
-        for _ in range(self.action_repeat):
+        for _ in self._physics_steps:
             self.act(action)
             pybullet.stepSimulation(self.client)  # by its place, for Bullet takes names slowly
         observation = self.observe()

@@ -144,8 +144,8 @@ class RunnerEnv(BulletEnv):
         self._torso = links.get(self.torso, -1)
         self._motors = [joints[name] for name in self.motors]
         # A joint's position is observed as a multiple of half its range, from its middle.
-        self._middles = [(infos[motor][8] + infos[motor][9]) / 2 for motor in self._motors]
-        self._halves = [(infos[motor][9] - infos[motor][8]) / 2 for motor in self._motors]
+        limits = [infos[motor][8:10] for motor in self._motors]
+        self._joint_ranges = [((low + high) / 2, (high - low) / 2) for low, high in limits]
         self._contacts = [links[name] for name in self.contacts]
         self._starts = [state[0] for state in pybullet.getJointStates(self.body, self._motors, physicsClientId=client)]
 
@@ -204,7 +204,7 @@ class RunnerEnv(BulletEnv):
             roll, pitch,
         ]  # fmt: skip
         self._speeds, self._at_limit = [], 0
-        for (angle, rate, _, _), middle, half in zip(states, self._middles, self._halves, strict=True):
+        for (angle, rate, _, _), (middle, half) in zip(states, self._joint_ranges, strict=True):
             relative, speed = (angle - middle) / half, JOINT_SPEED_SCALE * rate
             if not -AT_LIMIT <= relative <= AT_LIMIT:
                 self._at_limit += 1
