@@ -9,8 +9,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from es_balancing_plate.env import DROP_HEIGHT, BalancingPlateEnv
+from es_balancing_plate.figure_eight import PlateFigureEightEnv
 from es_cartpole_bullet.env import CartPoleBulletEnv
+from es_locomotion.robots import A1Env, AntEnv
 from es_racecar.env import RaceCarEnv
+from es_racecar.track_env import RaceTrackEnv
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -42,6 +46,61 @@ class FixedRaceCar(RaceCarEnv):
         """The car's own reward, and no end."""
         reward, _ = super().outcome()
         return reward, False
+
+
+class FixedRaceTrack(RaceTrackEnv):
+    """The racing car on a drawn track, which stops at a wall but not the episode."""
+
+    def outcome(self) -> tuple[float, bool]:
+        """The car's own reward, and no end."""
+        reward, _ = super().outcome()
+        return reward, False
+
+
+class FixedAnt(AntEnv):
+    """The ant, which may lie."""
+
+    def outcome(self) -> tuple[float, bool]:
+        """The ant's own reward, and no end."""
+        reward, _ = super().outcome()
+        return reward, False
+
+
+class FixedA1(A1Env):
+    """The quadruped, which may lie."""
+
+    def outcome(self) -> tuple[float, bool]:
+        """The robot's own reward, and no end."""
+        reward, _ = super().outcome()
+        return reward, False
+
+
+class FixedPlate(BalancingPlateEnv):
+    """The plate, onto whose middle the ball is dropped again once it has fallen off."""
+
+    def outcome(self) -> tuple[float, bool]:
+        """The plate's own reward, and no end."""
+        reward, failed = super().outcome()
+        if failed:
+            _drop(self)
+        return reward, False
+
+
+class FixedFigureEight(PlateFigureEightEnv):
+    """The figure eight, in whose middle the ball is dropped again once it has fallen off."""
+
+    def outcome(self) -> tuple[float, bool]:
+        """The plate's own reward, and no end."""
+        reward, failed = super().outcome()
+        if failed:
+            _drop(self)
+        return reward, False
+
+
+def _drop(env: BalancingPlateEnv) -> None:
+    pybullet.resetBasePositionAndOrientation(
+        env.ball, (0.0, 0.0, DROP_HEIGHT), (0.0, 0.0, 0.0, 1.0), physicsClientId=env.client
+    )
 
 
 class FixedHumanoid(gymnasium.Env[Any, Any]):
@@ -79,7 +138,12 @@ class FixedImages(FixedHumanoid):
 
 for _id, _class, _steps in (
     ("CartPoleBullet-v0", "FixedCartPole", 500),
+    ("BalancingPlate-v0", "FixedPlate", 500),
+    ("PlateFigureEight-v0", "FixedFigureEight", 500),
     ("RaceCar-v0", "FixedRaceCar", 300),
+    ("RaceTrack-v0", "FixedRaceTrack", 300),
+    ("AntBullet-v0", "FixedAnt", 300),
+    ("A1Bullet-v0", "FixedA1", 300),
 ):
     # All that the definition says about how the environment is used stays; the fitness is what rivals maximise.
     es_envs.register(

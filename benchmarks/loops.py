@@ -46,10 +46,10 @@ def bare(env_id: str, workers: int, seconds: float) -> float:
     return sum(float(process.communicate()[0]) for process in processes)
 
 
-def _bare(env_id: str, seconds: float) -> None:
-    """The plain loop: whole episodes, each begun by a seeded reset, with actions that were recorded beforehand.
+def candidates_actions(env_id: str) -> tuple[Any, list[list[Any]]]:
+    """An environment without wrappers, and the actions of training's own candidates in an episode each.
 
-    They are those of training's own candidates: under random ones, a simulator may have more or less to compute.
+    Under random actions, a simulator may have more or less to compute. A candidate's number is its episode's seed.
     """
     env = es_envs.make(env_id).unwrapped
     length = es_envs.definition(env_id).max_episode_steps or 0
@@ -64,6 +64,13 @@ def _bare(env_id: str, seconds: float) -> None:
             taken.append(act(observation))
             observation, *_rest = env.step(taken[-1])
         actions.append(taken)
+    return env, actions
+
+
+def _bare(env_id: str, seconds: float) -> None:
+    """The plain loop: whole episodes, each begun by a seeded reset, with actions that were recorded beforehand."""
+    env, actions = candidates_actions(env_id)
+    length = len(actions[0])
 
     def play(episode: int) -> None:
         env.reset(seed=episode % CANDIDATES)

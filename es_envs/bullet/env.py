@@ -33,6 +33,7 @@ __all__ = [
 
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
+FLOAT32 = np.dtype(np.float32)  # numpy looks up the dtype of a type at each call, for twice the time
 
 
 class BulletEnv(gymnasium.Env[Any, Any], ABC):
@@ -83,6 +84,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     """Bodies without mass that the environment itself moves, such as a mark. Set it in ``build`` or ``decorate``."""
     variations: dict[str, Variation] = VARIATIONS
     """Properties that ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
+    varied: Mapping[str, float]
     reset_options: ClassVar[tuple[str, ...]] = ("randomize",)
     """Names that the options of ``reset`` may have; others are refused. A subclass that reads more adds them."""
 
@@ -103,6 +105,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._ranges = self._checked({} if randomize is None else randomize)
         if action_repeat is not None:
             self.action_repeat = require_whole("action_repeat", action_repeat, 1)
+        self._physics_steps = range(self.action_repeat)  # kept: to make one takes longer than to go through it
         self.width = require_whole("width", width, 1)
         self.height = require_whole("height", height, 1)
         self.render_mode = render_mode
@@ -158,6 +161,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._randomization = Randomization(
             client, self._movable, self.variations, self.observation_space, 1 / self.metadata["render_fps"]
         )
+        self.varied = self._randomization.values
         self._require_pushable(self._ranges)
         self._is_varied = False
         self._drawing.find_bodies(self._movable)
@@ -235,11 +239,6 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._require_pictures()
         return self._drawing.see(self.eyes(), size)
 
-    @property
-    def varied(self) -> Mapping[str, float]:
-        """This episode's value of each of the ``variations``."""
-        return self._randomization.values
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; ``options={"randomize": {...}}`` has other ranges or values for this one.
 
@@ -259,10 +258,13 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             self._randomization.begin(given, self.np_random.spawn(1)[0])
         self._is_varied = bool(given)
         self.place()
-        observation = self._observed()
+        observation = self.observe()
         if self.render_mode == "human":
             self._show()
-        return observation, self._told()
+        info = self.info()
+        if self._is_varied:
+            observation = self._add_variation(observation, info)
+        return observation, info
 
     def _require_pushable(self, given: Ranges) -> None:
         if given.get("push", (0, 0))[1] > 0 and not self._loose and type(self).push is BulletEnv.push:
@@ -274,15 +276,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def _checked(self, randomize: object) -> Ranges:
         return ranges(randomize, self.variations, self.observation_space)
 
-    def _observed(self) -> Any:
-        observation = self.observe()
-        return self._randomization.sensed(observation) if self._is_varied else observation
-
-    def _told(self) -> dict[str, Any]:
-        info = self.info()
-        if self._is_varied:
-            info["randomized"] = dict(self.varied)
-        return info
+    def _add_variation(self, observation: Any, info: dict[str, Any]) -> Any:
+        """Write this episode's values into the info, and return the observation as noisy sensors see it."""
+        info["randomized"] = dict(self.varied)
+        return self._randomization.sensed(observation)
 
     def push(self, velocity: tuple[float, float]) -> None:
         """Change the velocity (x, y) [m/s] of what is pushed: here of all bodies that are not fastened to the world.
@@ -340,21 +337,22 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Run the physics for ``action_repeat`` steps under ``action``; never truncates."""
-        client = self.client
         if isinstance(action, np.ndarray) and action.ndim == 0:
             action = action[()]  # a choice, as Stable-Baselines3 predicts it
         if self._is_varied:
             if pushed := self._randomization.push():
                 self.push(pushed)
             action = self._randomization.delayed(action)
-        for _ in range(self.action_repeat):
+        for _ in self._physics_steps:
             self.act(action)
-            pybullet.stepSimulation(physicsClientId=client)
-        observation = self._observed()
+            pybullet.stepSimulation(self.client)  # by its place, for Bullet takes names slowly
+        observation = self.observe()
         reward, terminated = self.outcome()
         if self.render_mode == "human":
             self._show()
-        info = self._told()
+        info = self.info()
+        if self._is_varied:
+            observation = self._add_variation(observation, info)
         if terminated and self.failure and not info.get("is_success"):
             info["ending"] = self.failure
         return observation, reward, terminated, False, info
@@ -540,7 +538,7 @@ class _Joints(dict[str, int]):
 
 def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
     """``values`` as a float32 observation, every entry clipped to ±``limit``."""
-    observation = np.array(values, np.float32)
+    observation = np.array(values, FLOAT32)
     # Asking first is several times faster than clipping, which is rarely needed.
     if max(values) > limit or min(values) < -limit:
         np.clip(observation, -limit, limit, out=observation)

@@ -97,7 +97,7 @@ class BalancingPlateEnv(BulletEnv):
             for pitch in (0, 1)
             for roll in (0, 1)
         }
-        self._rates = observation == "full"
+        self._rates, self._takes_pairs = observation == "full", action_encoding == "multi_binary"
         super().__init__(**options)
 
     def build(self) -> None:
@@ -140,7 +140,9 @@ class BalancingPlateEnv(BulletEnv):
         """Turn both hinges."""
         strength = self.varied["motor_strength"]
         try:
-            pitch, roll = self._torques[tuple(action) if self.action_encoding == "multi_binary" else action]
+            if self._takes_pairs:  # of numpy's integers, which are slow as keys
+                action = tuple(action.tolist() if isinstance(action, np.ndarray) else action)
+            pitch, roll = self._torques[action]
         except (KeyError, TypeError):
             raise ValueError(f"an action is a member of {self.action_space}, got {action!r}") from None
         pybullet.setJointMotorControlArray(
@@ -158,9 +160,9 @@ class BalancingPlateEnv(BulletEnv):
     def values(self) -> list[float]:
         """Return what is observed, before it is clipped to the bounds."""
         client = self.client
-        (x, y, z), _ = pybullet.getBasePositionAndOrientation(self.ball, physicsClientId=client)
-        (vx, vy, vz), _ = pybullet.getBaseVelocity(self.ball, physicsClientId=client)
-        pitch, roll = pybullet.getJointStates(self.plate, self._hinges, physicsClientId=client)
+        (x, y, z), _ = pybullet.getBasePositionAndOrientation(self.ball, client)
+        (vx, vy, vz), _ = pybullet.getBaseVelocity(self.ball, client)
+        pitch, roll = pybullet.getJointStates(self.plate, self._hinges, client)
         self.position = (x, y, z)
         values = [
             x * SCALE, y * SCALE, (z - REST_HEIGHT) * SCALE, vx * SCALE, vy * SCALE, vz * SCALE,

@@ -9,6 +9,8 @@ from es_envs.bullet import pybullet
 START = 0.1  # [m], to each side of the middle
 SIZE = (0.08, 0.05)  # [m], of the figure, to each side of the middle
 PERIOD = 10.0  # [s]
+RATE = 2 * math.pi / PERIOD  # [rad/s]
+SPEED = (SIZE[0] * RATE, 2 * SIZE[1] * RATE)  # [m/s], at most, along each axis
 FAR = 0.2  # [m]; from here on nothing is earned
 SUCCESS = 0.03  # [m], mean distance
 
@@ -85,16 +87,15 @@ class PlateFigureEightEnv(BalancingPlateEnv):
         """Move the point on, and add where it is, as seen from it to the ball, and how fast it moves."""
         values = super().values()
         self._steps += 1
-        rate = 2 * math.pi / PERIOD
-        phase = self._phase + rate * self._steps * self.time_step * self.action_repeat
-        self.target = SIZE[0] * math.sin(phase), SIZE[1] * math.sin(2 * phase)
-        velocity = SIZE[0] * rate * math.cos(phase), 2 * SIZE[1] * rate * math.cos(2 * phase)
-        away = self.position[0] - self.target[0], self.position[1] - self.target[1]
-        self.distance = math.hypot(*away)
+        phase = self._phase + RATE * self._steps * self.time_step * self.action_repeat
+        x, y = self.target = SIZE[0] * math.sin(phase), SIZE[1] * math.sin(2 * phase)
+        away_x, away_y = self.position[0] - x, self.position[1] - y
+        self.distance = math.hypot(away_x, away_y)
         self._near = max(0.0, 1 - self.distance / FAR)
         if self._mark is not None:
             self._show_mark()
-        return [*values, *(SCALE * value for value in (*away, *velocity))]
+        speed_x, speed_y = SPEED[0] * math.cos(phase), SPEED[1] * math.cos(2 * phase)
+        return [*values, SCALE * away_x, SCALE * away_y, SCALE * speed_x, SCALE * speed_y]
 
     def _show_mark(self) -> None:
         """Lay the mark onto the plate, which tilts."""

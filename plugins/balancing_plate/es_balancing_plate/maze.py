@@ -121,9 +121,9 @@ class BallMazeEnv(BulletEnv):
     def observe(self) -> NDArray[np.float32]:
         """Read the ball and the hinges."""
         client = self.client
-        self.position, _ = pybullet.getBasePositionAndOrientation(self.ball, physicsClientId=client)
-        (vx, vy, _), _ = pybullet.getBaseVelocity(self.ball, physicsClientId=client)
-        pitch, roll = pybullet.getJointStates(self.maze, self._hinges, physicsClientId=client)
+        self.position, _ = pybullet.getBasePositionAndOrientation(self.ball, client)
+        (vx, vy, _), _ = pybullet.getBaseVelocity(self.ball, client)
+        pitch, roll = pybullet.getJointStates(self.maze, self._hinges, client)
         x, y, _ = self.position
         return bounded([x / 0.18, y / 0.18, vx * 2, vy * 2, pitch[0] / MAX_TILT, roll[0] / MAX_TILT], BOUND)
 

@@ -109,7 +109,7 @@ class CartPoleBulletEnv(RailEnv):
 
     def observe(self) -> NDArray[np.float32]:
         """Read position, velocity, angle, rate; without the velocities if they are hidden."""
-        cart, pole = pybullet.getJointStates(self.body, self._both, physicsClientId=self.client)
+        cart, pole = pybullet.getJointStates(self.body, self._both, self.client)
         self.position, self._angle = cart[0], pole[0]
         if not self._velocities:
             return bounded([cart[0] * POSITION_SCALE, pole[0] * ANGLE_SCALE], BOUND)

@@ -75,7 +75,7 @@ class PolesEnv(RailEnv):
 
     def _read(self) -> list[tuple[float, float]]:
         """Position and velocity of the cart [m, m/s], then of each pole [rad, rad/s]."""
-        states = pybullet.getJointStates(self.body, self._joints, physicsClientId=self.client)
+        states = pybullet.getJointStates(self.body, self._joints, self.client)
         self.position = float(states[0][0])
         return [state[:2] for state in states]
 

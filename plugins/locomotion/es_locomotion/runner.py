@@ -144,8 +144,8 @@ class RunnerEnv(BulletEnv):
         self._torso = links.get(self.torso, -1)
         self._motors = [joints[name] for name in self.motors]
         # A joint's position is observed as a multiple of half its range, from its middle.
-        self._middles = [(infos[motor][8] + infos[motor][9]) / 2 for motor in self._motors]
-        self._halves = [(infos[motor][9] - infos[motor][8]) / 2 for motor in self._motors]
+        limits = [infos[motor][8:10] for motor in self._motors]
+        self._joint_ranges = [((low + high) / 2, (high - low) / 2) for low, high in limits]
         self._contacts = [links[name] for name in self.contacts]
         self._starts = [state[0] for state in pybullet.getJointStates(self.body, self._motors, physicsClientId=client)]
 
@@ -174,22 +174,23 @@ class RunnerEnv(BulletEnv):
 
     def act(self, action: Any) -> None:
         """Drive the motors."""
-        self._action = [clipped(value) for value in action]
+        values = np.asarray(action, np.float64).tolist()
+        self._action = [value if -1.0 <= value <= 1.0 else clipped(value) for value in values]
         self.drive(self._action)
 
     def observe(self) -> NDArray[np.float32]:
         """Read torso, joints and contacts."""
         client, body = self.client, self.body
         if self._torso < 0:
-            (x, y, z), turned = pybullet.getBasePositionAndOrientation(body, physicsClientId=client)
-            (vx, vy, vz), _ = pybullet.getBaseVelocity(body, physicsClientId=client)
+            (x, y, z), turned = pybullet.getBasePositionAndOrientation(body, client)
+            (vx, vy, vz), _ = pybullet.getBaseVelocity(body, client)
         else:
             (x, y, z), turned, _, _, _, _, (vx, vy, vz), _ = pybullet.getLinkState(
                 body, self._torso, computeLinkVelocity=1, physicsClientId=client
             )
         roll, pitch, yaw = pybullet.getEulerFromQuaternion(turned)
-        states = pybullet.getJointStates(body, self._motors, physicsClientId=client)
-        touching = {point[3] for point in pybullet.getContactPoints(body, self.floor, physicsClientId=client)}
+        states = pybullet.getJointStates(body, self._motors, client)
+        touching = [point[3] for point in pybullet.getContactPoints(body, self.floor, physicsClientId=client)]
         self.position, self.altitude, self.roll, self.pitch = (x, y), float(z), float(roll), float(pitch)
         self.touching = [float(link in touching) for link in self._contacts]
         if self._start is None:
@@ -203,18 +204,19 @@ class RunnerEnv(BulletEnv):
             roll, pitch,
         ]  # fmt: skip
         self._speeds, self._at_limit = [], 0
-        for (angle, rate, *_), middle, half in zip(states, self._middles, self._halves, strict=True):
-            relative = (angle - middle) / half
-            self._at_limit += abs(relative) > AT_LIMIT
-            self._speeds.append(JOINT_SPEED_SCALE * rate)
-            values += (relative, JOINT_SPEED_SCALE * rate)
+        for (angle, rate, _, _), (middle, half) in zip(states, self._joint_ranges, strict=True):
+            relative, speed = (angle - middle) / half, JOINT_SPEED_SCALE * rate
+            if not -AT_LIMIT <= relative <= AT_LIMIT:
+                self._at_limit += 1
+            self._speeds.append(speed)
+            values += (relative, speed)
         return bounded(values + self.touching, BOUND)
 
     def outcome(self) -> tuple[float, bool]:
         """Return the reward's sum, and True after a fall."""
         fallen, count = self.has_fallen(), len(self._action)
-        torque_times_speed = sum(abs(a * v) for a, v in zip(self._action, self._speeds, strict=True)) / count
-        squares = sum(a * a for a in self._action) / count
+        torque_times_speed = sum([abs(a * v) for a, v in zip(self._action, self._speeds, strict=True)]) / count
+        squares = sum([a * a for a in self._action]) / count
         self._terms = {
             "reward_alive": -1.0 if fallen else self.alive,
             "reward_progress": (self._progress - self._before) / (self.time_step * self.action_repeat),

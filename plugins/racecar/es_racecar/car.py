@@ -144,14 +144,14 @@ class Car:
 
     def motion(self) -> Motion:
         """Read its pose and motion."""
-        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(self.body, physicsClientId=self._client)
-        (vx, vy, _), (_, _, yaw_rate) = pybullet.getBaseVelocity(self.body, physicsClientId=self._client)
+        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(self.body, self._client)
+        (vx, vy, _), (_, _, yaw_rate) = pybullet.getBaseVelocity(self.body, self._client)
         heading = math.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
         return Motion((x, y), heading, vx * math.cos(heading) + vy * math.sin(heading), yaw_rate)
 
     def steering(self) -> float:
         """Read the angle of the left steering hinge [rad]."""
-        return float(pybullet.getJointState(self.body, self._hinges[0], physicsClientId=self._client)[0])
+        return float(pybullet.getJointState(self.body, self._hinges[0], self._client)[0])
 
 
 def _load_with_hull(env: BulletEnv) -> int:

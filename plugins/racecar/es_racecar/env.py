@@ -214,9 +214,9 @@ class RaceCarEnv(BulletEnv):
     def observe(self) -> NDArray[np.float32]:
         """Read pose, velocity, steering and lidar."""
         client, car = self.client, self.car
-        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(car, physicsClientId=client)
-        (vx, vy, _), _ = pybullet.getBaseVelocity(car, physicsClientId=client)
-        left, right = pybullet.getJointStates(car, self._hinges, physicsClientId=client)
+        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(car, client)
+        (vx, vy, _), _ = pybullet.getBaseVelocity(car, client)
+        left, right = pybullet.getJointStates(car, self._hinges, client)
         heading = math.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
         self._x, self._y, self._heading = x, y, heading
         return bounded(
@@ -240,10 +240,8 @@ class RaceCarEnv(BulletEnv):
         distance = math.hypot(self._x - self._start[0], self._y - self._start[1])
         self._progress = distance - self._distance
         self._distance = distance
-        is_wall = self._is_wall
-        self._hit_wall = any(
-            contact[2] in is_wall for contact in pybullet.getContactPoints(self.car, physicsClientId=self.client)
-        )
+        contacts = pybullet.getContactPoints(self.car, physicsClientId=self.client)
+        self._hit_wall = not self._is_wall.isdisjoint([contact[2] for contact in contacts])
         self._finished = self._x > FINISH_X and not self._hit_wall
         return self._progress + FINISH_BONUS * self._finished, self._finished or self._hit_wall
 

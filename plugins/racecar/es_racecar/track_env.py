@@ -90,13 +90,16 @@ class Place:
         """Distance along the centre line from the first point [m], below 0 behind it."""
         (x, y), points, count = position, self._points, len(self._points)
         for _ in range(count):  # again where a step was so long that it leads to the edge of what was searched
-            near = [self.nearest + step for step in _SEARCHED]
-            nearest = min(
-                near if self._is_closed else [place for place in near if 0 <= place < count],
-                key=lambda place: (points[place % count][0] - x) ** 2 + (points[place % count][1] - y) ** 2,
-            )
-            moved, self.nearest = nearest - self.nearest, nearest
-            if moved not in {_SEARCHED[0], _SEARCHED[-1]}:
+            moved, least = 0, math.inf
+            for step in _SEARCHED:
+                place = self.nearest + step
+                if self._is_closed or 0 <= place < count:
+                    at_x, at_y = points[place % count]
+                    square = (at_x - x) ** 2 + (at_y - y) ** 2
+                    if square < least:
+                        moved, least = step, square
+            self.nearest += moved
+            if moved != _SEARCHED[0] and moved != _SEARCHED[-1]:
                 break
         (at_x, at_y), (ahead_x, ahead_y) = self.point, self.tangent
         from_start = (self.nearest - self.first) * self._spacing
@@ -330,6 +333,12 @@ class RaceTrackEnv(BulletEnv):
         self.track = self._given or tracks.draw(
             (self._stream, self._number), replace(self._kind, difficulty=self.varied["difficulty"])
         )
+        self._about_track = {
+            "track": self._number,
+            "track_hash": self.track.hash,
+            "track_length": self.track.length,
+            "redraws": self.track.redraws,
+        }
         self._place = Place(self.track)
         (x, y), (ahead_x, ahead_y) = self._place.point, self._place.tangent
         self._start = x - aside * ahead_y, y + aside * ahead_x
@@ -370,7 +379,8 @@ class RaceTrackEnv(BulletEnv):
         lidar = self._lidar.read(self.client, self.position, self.heading)
         if self.lidar_noise:
             noise = self.np_random.normal(0.0, self.lidar_noise, len(lidar)).tolist()
-            lidar = [min(1.0, max(0.0, share + error)) for share, error in zip(lidar, noise, strict=True)]
+            noisy = [share + error for share, error in zip(lidar, noise, strict=True)]
+            lidar = [share if 0.0 < share < 1.0 else 1.0 if share >= 1.0 else 0.0 for share in noisy]
         if self.mirrored:
             yaw_rate, steering, lidar = -yaw_rate, -steering, lidar[::-1]
         return bounded([self.speed * SPEED_SCALE, yaw_rate * TURN_SCALE, steering, *lidar], BOUND)
@@ -379,10 +389,8 @@ class RaceTrackEnv(BulletEnv):
         """Return the progress, and True at a wall or at the end of the lap."""
         before, self._along = self._along, self._place.moved_to(self.position)
         goal, step = self._place.lap, self.action_repeat * self.time_step
-        self._hit_wall = any(
-            contact[2] in self._is_wall
-            for contact in pybullet.getContactPoints(self.car.body, physicsClientId=self.client)
-        )
+        contacts = pybullet.getContactPoints(self.car.body, physicsClientId=self.client)
+        self._hit_wall = not self._is_wall.isdisjoint([contact[2] for contact in contacts])
         self._finished = self._along >= goal and not self._hit_wall
         part = (goal - before) / (self._along - before) if self._finished else 1.0
         self._time = (self._steps + part) * step
@@ -410,10 +418,7 @@ class RaceTrackEnv(BulletEnv):
             "wrong_way": math.cos(self.heading) * ahead_x + math.sin(self.heading) * ahead_y < 0,
             "is_success": self._finished,
             "hit_wall": self._hit_wall,
-            "track": self._number,
-            "track_hash": self.track.hash,
-            "track_length": self.track.length,
-            "redraws": self.track.redraws,
+            **self._about_track,
             "reward_progress": self._gain,
             "reward_time": self._bonus,
             **({"lead": self._along - self._opponent.along} if self._opponent else {}),
