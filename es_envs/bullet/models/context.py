@@ -95,7 +95,9 @@ class Context:
         size = meshes.extent(path)
         largest = max(map(abs, mesh.scale), default=1.0)
         if size is not None and size * largest > _LARGEST_MESH:
-            self.findings.add("mesh-size", node, f"mesh {mesh.uri!r} of link {mesh.link!r} is {size * largest:.3g} m long")
+            self.findings.add(
+                "mesh-size", node, f"mesh {mesh.uri!r} of link {mesh.link!r} is {size * largest:.3g} m long"
+            )
         if meshes.is_y_up(path):
             self.findings.add("mesh-y-up", node, f"mesh {mesh.uri!r} of link {mesh.link!r} says that y points up")
 
@@ -133,7 +135,9 @@ class Context:
                     self.findings.add("unknown-link", joint, f"joint {joint.name!r}: its {role} {name!r} is no link")
             if joint.child in parents:
                 first = parents[joint.child].name
-                message = f"joint {joint.name!r} gives link {joint.child!r} a second parent; joint {first!r} moves it, too"
+                message = (
+                    f"joint {joint.name!r} gives link {joint.child!r} a second parent; joint {first!r} moves it, too"
+                )
                 self.findings.add("closed-loop", joint, message)
             elif joint.child:
                 parents[joint.child] = joint

@@ -41,7 +41,7 @@ KINDS = {
     "entities": _error("a document that defines entities is refused: they can grow without bound",
                        "write their values in their places, and remove the <!DOCTYPE>"),
     "too-large": _error("the document is larger than any robot's", "reduce it; meshes belong in files of their own"),
-    "xacro": _error("the xacro file cannot be expanded", "install es-envs[xacro], or mend what the message names"),
+    "xacro": _error("the xacro file cannot be expanded", "install the package xacro, or mend what the message names"),
     "no-links": _error("a robot without links cannot be loaded", "add a <link>"),
     "no-name": _error("Bullet finds links and joints by name", "name it"),
     "same-name": _error("two links or joints of one name end the process, or one of them is lost", "rename one"),
@@ -55,11 +55,11 @@ KINDS = {
     "no-limits": _error("Bullet rejects a revolute or prismatic joint without <limit>",
                         'add <limit lower="" upper="" effort="" velocity=""/>, or make it continuous'),
     "no-mass": _error("Bullet rejects an <inertial> without a mass", 'add <mass value=""/> [kg], or remove <inertial>'),
-    "bad-number": _error("Bullet would take this for 0, or spread NaN through the world", "write finite numbers"),
+    "bad-number": _warning("Bullet may take this for 0, or spread NaN through the world", "write finite numbers"),
     "bad-geometry": _error("Bullet rejects a collision shape that it does not know",
                            "use box, sphere, cylinder, capsule or mesh"),
     "collision-mesh": _error("Bullet rejects a model whose collision mesh it cannot read",
-                             "put the file there, name its package (--package NAME=DIR), or convert it to .obj"),
+                             "put the file there, name its package (packages={name: folder}), or convert it to .obj"),
     "include": _error("what the file includes is not there", "put the file there"),
     "root-without-inertia": _warning("Bullet gives the root a mass of 1 kg and lets it fall",
                                      "add <inertial>, name the root 'world', or load it with fixed=True"),
@@ -107,14 +107,19 @@ KINDS = {
     "rewritten-mjcf": _note("defaults of MuJoCo that Bullet does not know are written out"),
     "rewritten-sdf": _note("a joint of an SDF file without limits gets those of an unlimited one"),
 }  # fmt: skip
-"""All kinds of findings by name; ``docs/robots.md`` has them as a table."""
+"""All kinds of findings by name."""
 
 
 class Place(Protocol):
     """A place in a file: an element of the document, say."""
 
-    file: Path
-    line: int
+    @property
+    def file(self) -> Path:
+        """The file."""
+
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,8 @@ def _tree(text: str, file: Path) -> Node:
     try:
         parser.Parse(text.encode("utf-8", errors="replace"), True)  # noqa: FBT003
     except expat.ExpatError as error:
+        if root.children and len(open_nodes) == 1:  # Bullet does not mind what stands behind the robot
+            return root.children[0]
         reason = expat.errors.messages.get(error.code, str(error))
         raise UnreadableError("not-xml", file, error.lineno, f"{reason} in column {error.offset + 1}") from error
     return root.children[0]

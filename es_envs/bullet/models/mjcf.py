@@ -42,7 +42,7 @@ def read_mjcf(root: Node, context: Context) -> str:
         for node in root.walk():
             node.attributes.pop("class", None)
             node.attributes.pop("childclass", None)
-    if not context.links:
+    if not context.links and not any(world.children for world in root.all("worldbody")):
         context.findings.add("no-links", root, "<worldbody> has no <body>")
     return root.get("model") or "MuJoCo model"
 

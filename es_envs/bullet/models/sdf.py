@@ -85,11 +85,6 @@ def _read_joint(node: Node, context: Context) -> None:
     def bound(which: str) -> float | None:
         return context.number(_text(limit, which), limit) if limit else None
 
-    if parent == "world":
-        context.findings.add("sdf-unsupported", node, f"joint {name!r} fastens {child!r} to the world")
-        parent_names = {link.name for link in context.links}
-        if "world" not in parent_names:
-            return
     xyz = axis.find("xyz") if axis else None
     context.joints.append(
         Joint(

@@ -4,7 +4,7 @@ from es_envs.bullet.models.context import Context
 from es_envs.bullet.models.markup import Node
 from es_envs.bullet.models.robot import Joint, Link
 
-_TYPES = {"revolute", "continuous", "prismatic", "fixed", "floating", "planar"}
+_TYPES = {"revolute", "continuous", "prismatic", "fixed", "floating", "planar", "spherical"}
 _SHAPES = {"box", "sphere", "cylinder", "capsule", "mesh", "plane", "cdf"}
 _MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 _BALL = 0.4 * 0.1**2  # inertia of a ball of radius 0.1 m and 1 kg [kg m²]
@@ -50,7 +50,8 @@ def _read_link(node: Node, context: Context) -> None:
         else:
             context.rewrite("no-inertia", inertial, f"<inertial> of link {name!r} has no <inertia>")
             moment = repr(_BALL * (mass or 0.0))
-            inertial.add("inertia", **dict(zip(_MOMENTS, (moment, moment, moment, "0", "0", "0"), strict=True)))
+            tensor = inertial.add("inertia")
+            tensor.attributes |= dict(zip(_MOMENTS, (moment, moment, moment, "0", "0", "0"), strict=True))
     context.links.append(Link(name, mass, inertia, node.file, node.line))
     for shape in node.all("collision", "visual"):
         if not _read_shape(shape, name, context):

@@ -1,4 +1,4 @@
-"""Xacro files: expanded to URDF by the package xacro, the extra ``es-envs[xacro]``, in a process of its own."""
+"""Xacro files: expanded to URDF by the package xacro, in a process of its own."""
 
 import json
 import os

@@ -21,7 +21,7 @@ def main() -> None:
     def get_package_share_directory(name: str) -> str:
         folder = find_package(name, file, packages)
         if folder is None:
-            raise LookupError(f"there is no package {name!r} at hand: give --package {name}=DIR, or packages={{...}}")
+            raise LookupError(f"there is no package {name!r} at hand: give packages={{{name!r}: folder}}")
         return str(folder)
 
     # Where ROS is not installed, xacro asks this module for packages; where it is, ours knows more.
@@ -32,7 +32,7 @@ def main() -> None:
     try:
         import xacro
     except ImportError:
-        sys.exit("xacro is not installed: `pip install es-envs[xacro]`")
+        sys.exit("xacro is not installed: `pip install xacro`")
     try:
         document = xacro.process_file(str(file))
     except Exception as error:  # noqa: BLE001  (whatever an expression raises)
