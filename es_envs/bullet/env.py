@@ -430,8 +430,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     ) -> int:
         """Load a model in ``build``, and return its body id.
 
-        Where Bullet cannot read the file itself, but a corrected copy of it, it gets that; the findings of ``read_model``
-        say what is corrected.
+        Where Bullet cannot read the file itself, but a corrected copy of it, it gets that; the findings of
+        ``read_model`` say what is corrected.
 
         Args:
             path: path of the URDF or xacro file; a relative one is also looked up among the models that come with

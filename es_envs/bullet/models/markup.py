@@ -136,7 +136,8 @@ _IN_TAG = re.compile(r"\"[^\"]*\"|'[^']*'|<!--|[<>]")
 
 def _without_comments(text: str, file: Path, findings: Findings) -> str:
     """Replace comments by their line breaks: they may stand where XML allows none, or hold two dashes."""
-    parts, done, position = [], 0, text.find("<")
+    parts: list[str] = []
+    done, position = 0, text.find("<")
     while position >= 0:
         if text.startswith("<!--", position):
             done, position = _skip_comment(text, parts, done, position)
@@ -195,7 +196,7 @@ def _tree(text: str, file: Path) -> Node:
     # Bullet takes a bare ampersand.
     text = re.sub(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[\da-fA-F]+);)", "&amp;", text)
     try:
-        parser.Parse(text.encode("utf-8", errors="replace"), True)  # noqa: FBT003
+        parser.Parse(text.encode("utf-8", errors="replace"), True)
     except expat.ExpatError as error:
         if root.children and len(open_nodes) == 1:  # Bullet does not mind what stands behind the robot
             return root.children[0]

@@ -58,7 +58,7 @@ def _declared_name(manifest: Path) -> str | None:
     return found[1] if found else None
 
 
-def find(uri: str, file: Path, packages: Mapping[str, Path]) -> Found:
+def find(uri: str, file: Path, packages: Mapping[str, Path]) -> Found:  # noqa: PLR0912  (one way after the other)
     """Find the file that a robot's ``file`` names."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
@@ -76,8 +76,8 @@ def find(uri: str, file: Path, packages: Mapping[str, Path]) -> Found:
             looked.append(path.parent)
             if is_file(path):
                 return Found(path, "", as_bullet=path == _as_bullet(rest, file))
-    if path := _as_bullet(rest, file):
-        return Found(path, "", as_bullet=True)
+    if below := _as_bullet(rest, file):
+        return Found(below, "", as_bullet=True)
     above = list(file.parents)[:_ABOVE]
     if PurePosixPath(rest).is_absolute():
         looked.append(Path(rest).parent)
@@ -87,8 +87,8 @@ def find(uri: str, file: Path, packages: Mapping[str, Path]) -> Found:
             if dropped == len(parts) - 1:  # a bare name is sought beside the robot only
                 above = above[:1]
             for folder in above:
-                if path := lookup(folder, parts[dropped:]):
-                    return Found(path, f"found at {path}")
+                if other := lookup(folder, parts[dropped:]):
+                    return Found(other, f"found at {other}")
         above = list(file.parents)[:_ABOVE]
     return Found(None, looked=tuple(dict.fromkeys(looked)))
 
