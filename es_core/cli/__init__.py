@@ -29,7 +29,7 @@ GROUPS = {
     "begin": ("demo", "new", "list"),
     "train": ("train", "resume", "finetune", "tune", "bench"),
     "look": ("runs", "evaluate", "record", "watch", "replay", "report", "compare", "export", "collect"),
-    "environments": ("show", "check", "plugins"),
+    "environments": ("show", "check", "plugins", "robot"),
     "machine": ("doctor",),
 }
 """The commands, as the help arranges them."""

@@ -3,7 +3,9 @@
 import ctypes
 import importlib.util
 import os
+import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
@@ -11,6 +13,8 @@ from pathlib import Path
 
 from es_envs.requirements import bullet_distributions
 from es_envs.wheels import BULLET, how_to_get_bullet
+
+_MOST_OUTPUT = 100_000  # bytes that are read of what Bullet prints
 
 
 @contextmanager
@@ -24,7 +28,11 @@ def redirected(number: int, target: int) -> Iterator[None]:
     stream.flush()
     if c_library is not None:
         c_library.fflush(None)
-    saved = os.dup(number)
+    try:
+        saved = os.dup(number)
+    except OSError:  # it is closed, so that nothing can be printed there
+        yield
+        return
     os.dup2(target, number)
     try:
         yield
@@ -33,6 +41,22 @@ def redirected(number: int, target: int) -> Iterator[None]:
             c_library.fflush(None)
         os.dup2(saved, number)
         os.close(saved)
+
+
+@contextmanager
+def captured_output() -> Iterator[list[str]]:
+    """Keep what Bullet prints off the terminal; the list that this yields has its lines in the end."""
+    lines: list[str] = []
+    with tempfile.TemporaryFile() as file:
+        try:
+            with redirected(1, file.fileno()):
+                yield lines
+        finally:
+            file.seek(0)
+            text = file.read(_MOST_OUTPUT).decode(errors="replace")
+            # Bullet writes the place in its own source before each message, and no line break behind it.
+            text = re.sub(r"b3(Warning|Error|Printf)?\[[^\]\n]*\]:\n?", "\n", text)
+            lines += [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _explained(error: ImportError) -> str:
@@ -53,7 +77,7 @@ try:
 except ImportError as error:
     raise ImportError(_explained(error)) from error
 
-__all__ = ["disconnect", "load_egl", "pybullet", "pybullet_data", "redirected"]
+__all__ = ["captured_output", "disconnect", "load_egl", "pybullet", "pybullet_data", "redirected"]
 
 _egl_clients: set[int] = set()
 

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from es_envs.arguments import ArgumentError, require_number, require_one_of, require_whole
 from es_envs.bullet.camera import Camera
-from es_envs.bullet.client import disconnect, load_egl, pybullet, pybullet_data
+from es_envs.bullet.client import captured_output, disconnect, load_egl, pybullet, pybullet_data
 from es_envs.bullet.drawing import Drawing, quiet
+from es_envs.bullet.models import read_model
+from es_envs.bullet.models.robot import MOST_JOINTS
 from es_envs.bullet.randomization import VARIATIONS, Randomization, Ranges, Variation, ranges
 from es_envs.bullet.scenery import Colour, Rectangle, Scenery
 from es_envs.display import has_display
@@ -34,6 +36,8 @@ __all__ = [
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
 FLOAT32 = np.dtype(np.float32)  # numpy looks up the dtype of a type at each call, for twice the time
+_LAST_LINES = 6  # of what Bullet prints about a model that it rejects
+_MOST_REASONS = 8  # that a message has
 
 
 class BulletEnv(gymnasium.Env[Any, Any], ABC):
@@ -420,23 +424,29 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         *,
         fixed: bool = False,
         flags: int = 0,
+        packages: Mapping[str, str | Path] | None = None,
     ) -> int:
         """Load a model in ``build``, and return its body id.
 
+        Where Bullet cannot read the file itself, but a corrected copy of it, it gets that; the findings of
+        ``read_model`` say what is corrected.
+
         Args:
-            path: path of the URDF file; a relative one is also looked up among the models that come with pybullet.
+            path: path of the URDF or xacro file; a relative one is also looked up among the models that come with
+                pybullet.
             position: the base's position [m].
             orientation: the base's orientation, a quaternion (x, y, z, w).
             fixed: True to fasten the base to the world.
             flags: pybullet's ``URDF_`` flags, added up; without ``pybullet.URDF_USE_INERTIA_FROM_FILE`` Bullet computes
                 inertias from collision shapes: without such a shape a link has hardly any.
+            packages: folders of packages by name, for meshes with paths such as ``package://NAME/meshes/arm.stl``.
 
         Raises:
             FileNotFoundError: there is no such file; Bullet itself would not say which one is missing.
-            RuntimeError: Bullet cannot read the file.
+            RuntimeError: Bullet cannot read the file; the message says why.
         """
-        model, client = self._model(path), self.client
-        with self._reading(model):
+        client = self.client
+        with self._reading(path, packages, flags) as model:
             body = int(
                 pybullet.loadURDF(model, position, orientation, useFixedBase=fixed, flags=flags, physicsClientId=client)
             )
@@ -447,9 +457,9 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             or all(pybullet.getDynamicsInfo(body, link, physicsClientId=client)[0] == 0 for link in links)
         ):
             warnings.warn(
-                f"{type(self).__name__}: no link of {model} has a <collision> shape, so that it touches nothing, and "
-                "Bullet takes its inertias for nearly 0: add shapes, or, if it need not touch anything, pass "
-                "flags=pybullet.URDF_USE_INERTIA_FROM_FILE to load_urdf",
+                f"{type(self).__name__}: no link of {self._model(path)} has a <collision> shape, so that it touches "
+                "nothing, and Bullet takes its inertias for nearly 0: add shapes, or, if it need not touch anything, "
+                "pass flags=pybullet.URDF_USE_INERTIA_FROM_FILE to load_urdf",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -464,19 +474,49 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
         Raises:
             FileNotFoundError: there is no such file.
-            RuntimeError: Bullet cannot read the file.
+            RuntimeError: Bullet cannot read the file; the message says why.
         """
-        model = self._model(path)
-        with self._reading(model):
+        with self._reading(path, None, flags) as model:
             return [int(body) for body in pybullet.loadMJCF(model, flags=flags, physicsClientId=self.client)]
 
+    def load_sdf(self, path: str | Path, *, packages: Mapping[str, str | Path] | None = None) -> list[int]:
+        """Load the models of an SDF file in ``build``, and return the ids of their bodies.
+
+        Args:
+            path: path of the SDF file; a relative one is also looked up among the models that come with pybullet.
+            packages: folders of packages by name, for meshes with paths such as ``model://NAME/meshes/arm.stl``.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            RuntimeError: Bullet cannot read the file; the message says why.
+        """
+        with self._reading(path, packages) as model:
+            return [int(body) for body in pybullet.loadSDF(model, physicsClientId=self.client)]
+
     @contextmanager
-    def _reading(self, model: str) -> Iterator[None]:
-        try:
-            yield
-        except pybullet.error as error:
-            hint = "a comment inside a tag, a missing mesh or a link without a joint are what it most often rejects"
-            raise RuntimeError(f"{type(self).__name__}: Bullet cannot read {model} ({error}): {hint}") from error
+    def _reading(
+        self, path: str | Path, packages: Mapping[str, str | Path] | None = None, flags: int = 0
+    ) -> Iterator[str]:
+        """Give the file that Bullet can load; what it rejects, or what would end the process, is an error."""
+        file = self._model(path)
+        model = read_model(file, packages=packages, look_into_meshes=False)
+        reasons = [str(finding) for finding in model.errors]
+        if len(model.joints) > MOST_JOINTS and not flags & pybullet.URDF_MERGE_FIXED_LINKS:
+            reasons += [str(finding) for finding in model.findings if finding.kind == "many-joints"]
+        if reasons:
+            raise RuntimeError(self._cannot_read(file, reasons))
+        with model.file_for_bullet() as copy:
+            try:
+                with captured_output() as lines:
+                    yield str(copy)
+            except pybullet.error as error:
+                said = [line.replace(str(copy), file) for line in lines if "Warning" not in line]
+                raise RuntimeError(self._cannot_read(file, said[-_LAST_LINES:] or [str(error)])) from error
+
+    def _cannot_read(self, file: str, reasons: Sequence[str]) -> str:
+        more = f" (and {len(reasons) - _MOST_REASONS} more)" if len(reasons) > _MOST_REASONS else ""
+        shown = "\n  ".join(reasons[:_MOST_REASONS])
+        return f"{type(self).__name__}: Bullet cannot read {file}:\n  {shown}{more}"
 
     def _model(self, path: str | Path) -> str:
         candidates = [Path(path), Path(pybullet_data.getDataPath()) / path]

@@ -287,14 +287,16 @@ def test_flags_of_a_model_reach_bullet(made):
     assert inertias == [pytest.approx(0.0, abs=1e-6), pytest.approx(0.1 * 0.6**2 / 12)]
 
 
-def test_a_model_that_bullet_cannot_read_is_named_with_what_is_often_wrong(made, tmp_path, capfd):
+def test_a_model_that_bullet_cannot_read_is_named_with_the_reason(made, tmp_path, capfd):
     broken = tmp_path / "broken.urdf"
-    broken.write_text('<robot name="broken"><link <!-- the base --> name="base"/></robot>', encoding="utf-8")
-    with pytest.raises(RuntimeError, match=r"Bullet cannot read .*broken\.urdf \(.*a comment inside a tag"):
+    broken.write_text('<robot name="broken"><link name="base"/><link name="arm"/></robot>', encoding="utf-8")
+    with pytest.raises(
+        RuntimeError, match=r"Bullet cannot read .*broken\.urdf:\n.*:1: error: link 'arm' has no parent"
+    ):
         made().load_urdf(broken)
     broken = tmp_path / "broken.xml"
     broken.write_text("<mujoco", encoding="utf-8")
-    with pytest.raises(RuntimeError, match=r"Bullet cannot read .*broken\.xml \("):
+    with pytest.raises(RuntimeError, match=r"Bullet cannot read .*broken\.xml:\n.*:1: error: unclosed token"):
         made().load_mjcf(broken)
 
 

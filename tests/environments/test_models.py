@@ -1,0 +1,187 @@
+"""Models of robots: what is read of them, and what is found wrong with them, without Bullet."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pybullet_data
+import pytest
+
+from es_core.cli import main
+from es_envs.bullet.models import KINDS, read_model
+
+LINK = '<link name="{}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial></link>'
+
+
+def kinds(folder, text, name="robot.urdf"):
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return [finding.kind for finding in read_model(file).findings]
+
+
+def test_two_roots_are_an_error_since_they_end_the_process(tmp_path):
+    assert "several-roots" in kinds(tmp_path, f'<robot name="r">{LINK.format("a")}{LINK.format("b")}</robot>')
+
+
+def test_a_comment_in_a_tag_is_removed(tmp_path):
+    assert "comment-in-tag" in kinds(tmp_path, f'<robot <!-- it --> name="r">{LINK.format("a")}</robot>')
+
+
+def test_entities_are_refused(tmp_path):
+    assert kinds(tmp_path, '<!DOCTYPE r [<!ENTITY a "b">]><robot name="r">&a;</robot>') == ["entities"]
+
+
+def test_a_joint_of_mujoco_without_type_is_a_limited_hinge(tmp_path):
+    file = tmp_path / "robot.xml"
+    file.write_text(
+        '<mujoco><worldbody><body name="a"><joint name="j" range="0 180"/></body></worldbody></mujoco>',
+        encoding="utf-8",
+    )
+    (joint,) = read_model(file).joints
+    assert (joint.kind, joint.lower, round(joint.upper, 3)) == ("revolute", 0.0, 3.142)
+
+
+JOINT = """<joint name="j" type="revolute"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/>
+<limit lower="-1" upper="1" effort="{}" velocity="{}"/></joint>"""
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def arm(effort=5, velocity=2, *, joint=JOINT, more=""):
+    links = LINK.format("a") + LINK.format("b")
+    return f'<robot name="arm">\n{links}\n{joint.format(effort, velocity)}\n{more}</robot>'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "line"),
+    [
+        (arm(effort=0), "no-effort", 4),
+        (arm(velocity=1e9), "absurd-velocity", 4),
+        (arm().replace('type="revolute"', 'type="continuous"'), "continuous", 3),
+        (arm().replace("</joint>", '<mimic joint="other"/></joint>'), "mimic", 4),
+        (arm().replace('ixx="1"', 'ixx="9"', 1), "impossible-inertia", 2),
+        (arm().replace('"1"', '"1e-9"'), "tiny-inertia", 2),
+        (arm().replace('<mass value="1"/>', '<mass value="0"/>', 1), "massless-root", 2),
+        (arm().replace(' name="arm"', ""), "nameless-robot", 1),
+        (arm(joint=JOINT.replace('"b"', '"c"')), "unknown-link", 3),
+        (arm(joint=JOINT + JOINT.format(1, 1)), "same-name", 4),
+        (LINK.format("a"), "unreadable", 1),
+        (f'<robot name="r">{LINK.format("a")}</robot>', "no-joints", 1),
+        ('<robot name="r"></robot>', "no-links", 1),
+        ("wheel", "not-xml", 1),
+        (arm(more="<gazebo:plugin/>"), "namespaces", 5),
+        ("# a comment\n<?xml version='1.0'?>" + arm(), "text-before-declaration", 1),
+    ],
+)
+def test_what_loads_wrongly_or_not_at_all_is_a_finding_with_its_line(tmp_path, text, kind, line):
+    file = tmp_path / "robot.urdf"
+    file.write_text(text, encoding="utf-8")
+    found = {each.kind: each for each in read_model(file).findings}
+    assert kind in found
+    assert found[kind].line == pytest.approx(line, abs=1)
+    assert found[kind].severity == KINDS[kind].severity
+
+
+@pytest.mark.parametrize("use", ["visual", "collision"])
+def test_a_missing_collision_mesh_is_an_error_and_a_missing_visual_one_is_left_out(tmp_path, use):
+    mesh = f'<{use}><geometry><mesh filename="package://arm/meshes/a.stl"/></geometry></{use}>'
+    file = tmp_path / "robot.urdf"
+    file.write_text(arm().replace("</link>", f"{mesh}</link>", 1), encoding="utf-8")
+    model = read_model(file)
+    (finding,) = (each for each in model.findings if "mesh" in each.kind or "visual" in each.kind)
+    assert (finding.severity == "error") == (use == "collision")
+    assert "a.stl" in finding.message
+    assert str(tmp_path) in str(finding)
+    (tmp_path / "elsewhere" / "meshes").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "meshes" / "a.stl").write_bytes(b"\0" * 84)
+    assert [mesh.path for mesh in read_model(file, packages={"arm": tmp_path / "elsewhere"}).meshes] == [
+        tmp_path / "elsewhere" / "meshes" / "a.stl"
+    ]
+
+
+@pytest.mark.parametrize("name", ["a robot.urdf", "it's.urdf", 'say "hi".urdf', "ünï.urdf"])
+def test_any_name_of_a_file_will_do(tmp_path, name, capsys):
+    (tmp_path / name).write_text(arm(), encoding="utf-8")
+    assert main(["robot", str(tmp_path / name)]) == 0
+    assert "2, with a mass of 2" in capsys.readouterr().out
+
+
+def unusual(folder, kind):
+    path = folder / f"{kind}.urdf"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "mesh":
+        path = folder / "a.stl"
+        path.write_bytes(b"solid a\nendsolid a\n")
+    elif kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("robot.urdf", arm())
+    elif kind == "huge":
+        with path.open("wb") as file:
+            file.truncate(2**30)
+    elif kind == "bomb":
+        entities = "".join(f'<!ENTITY e{k} "{f"&e{k - 1};" * 10}">' for k in range(1, 20))
+        path.write_text(f'<!DOCTYPE r [<!ENTITY e0 "x">{entities}]><robot name="&e19;"/>', encoding="utf-8")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "deep":
+        path.write_text("<robot>" * 100_000, encoding="utf-8")
+    return path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in the file system")
+@pytest.mark.parametrize("kind", ["folder", "mesh", "zip", "huge", "bomb", "pipe", "deep", "missing"])
+def test_what_is_no_robot_is_a_sentence(tmp_path, kind, capsys):
+    path = unusual(tmp_path, kind)
+    assert main(["robot", str(path)]) in {1, 2}
+    out, err = capsys.readouterr()
+    assert path.name in out + err
+    assert "Traceback" not in out + err
+
+
+def test_the_card_of_a_robot_has_its_joints_and_findings_also_as_json(tmp_path, capsys):
+    file = tmp_path / "robot.urdf"
+    file.write_text(arm(effort=0), encoding="utf-8")
+    assert main(["robot", str(file)]) == 0
+    card = capsys.readouterr().out
+    assert "j      revolute  -1.00 to 1.00" in card
+    assert f"{file}:3: warning: " in card
+    assert main(["robot", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [joint["name"] for joint in found["joints"]] == ["j"]
+    assert [(each["kind"], each["severity"]) for each in found["findings"]] == [("no-effort", "warning")]
+
+
+def test_an_error_and_a_package_that_is_none_end_the_command_with_another_code(tmp_path, capsys):
+    file = tmp_path / "robot.urdf"
+    file.write_text(arm(joint=JOINT.replace('"b"', '"c"')), encoding="utf-8")
+    assert main(["robot", str(file)]) == 1
+    assert "[unknown-link]" in capsys.readouterr().out
+    assert main(["robot", str(file), "--package", "arm"]) == 2
+    assert "expected NAME=DIR" in capsys.readouterr().err
+    assert main(["robot", str(file), "--package", "arm=nowhere"]) == 1
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_the_page_about_robots_has_every_finding():
+    page = (DOCS / "robots.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{name}` | {kind.severity} | {kind.meaning} | {kind.remedy} |" for name, kind in KINDS.items()]
+
+
+@pytest.mark.parametrize("name", ["r2d2.urdf", "kuka_iiwa/model.urdf", "franka_panda/panda.urdf", "a1/a1.urdf",
+                                  "mjcf/ant.xml", "mjcf/humanoid.xml", "quadruped/minitaur.urdf"])  # fmt: skip
+def test_models_that_bullet_brings_have_no_errors_and_moving_joints(name):
+    model = read_model(Path(pybullet_data.getDataPath(), name))
+    assert model.errors == ()
+    assert len(model.moving) > 5
+
+
+def test_reading_a_model_loads_no_bullet(tmp_path):
+    file = tmp_path / "robot.urdf"
+    file.write_text(arm(), encoding="utf-8")
+    script = "import sys; from es_envs.bullet.models import read_model; read_model(sys.argv[1]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True)
+    assert "pybullet" not in done.stdout.split()
