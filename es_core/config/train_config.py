@@ -330,7 +330,9 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
             value = converted(getattr(self, option.name), option.type)
             expected = option.metadata["check"](value)
             if expected:
-                raise ValueError(f"{keyword(option.name)} must be {expected}, got {shown(value)}")
+                given = keyword(option.name)
+                name = given if given == option.name else f"{given} (the field {option.name})"
+                raise ValueError(f"{name} must be {expected}, got {shown(value)}")
             object.__setattr__(self, option.name, value)
         if AUTO in {self.strategy, self.policy}:
             changed = {option.name: None for option in fields(self) if getattr(self, option.name) != _default(option)}

@@ -38,6 +38,7 @@ _FPS = {".mp4": 30.0, ".gif": 12.5}  # by default: enough for films; simulations
 _MOST_OF_A_GIF = 50.0  # frames per second: it counts hundredths of a second, and players slow down what has one only
 _WORTH_A_PROCESS = 16  # frames: about as many can be drawn while a process starts
 _HOLD = 1.0  # seconds that the last frame of a clip stays, so that one can read how it ended
+_MOST_SHOWN = 200_000_000  # bytes of a film within a notebook
 
 
 class Film(list[Episode]):
@@ -53,7 +54,7 @@ class Film(list[Episode]):
 
     def _repr_html_(self) -> str:
         """For a notebook: the film itself, within the page, so that a notebook that is sent on still shows it."""
-        data = base64.b64encode(self.path.read_bytes()).decode("ascii")
+        data = base64.b64encode(read_whole(self.path, _MOST_SHOWN)).decode("ascii")
         if self.path.suffix.lower() == ".gif":
             return f'<img src="data:image/gif;base64,{data}" alt="{escape(self.path.name)}">'
         return (
