@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import dis
+import enum
 import hashlib
 import linecache
 import re
@@ -120,6 +121,8 @@ class _Reader:
 
     def _reduced(self, value: Any) -> Any:
         """Describe the parts from which pickle would make the object again."""
+        if isinstance(value, enum.Enum):  # which Python 3.11.2 takes for an attribute of its class
+            return ["made", self.read(type(value)), self.read((value.value,))]
         from cloudpickle import Pickler
 
         reduce = Pickler.dispatch_table.get(type(value))
