@@ -23,7 +23,6 @@ import psutil
 from loops import candidates_actions, trained
 from report import Report, alternate, options
 
-import es_envs
 from es_envs.bullet import BulletEnv, pybullet
 
 TARGETS = {
