@@ -89,6 +89,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     variations: dict[str, Variation] = VARIATIONS
     """Properties that ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
     varied: Mapping[str, float]
+    """This episode's value of each of the ``variations``; there is none before ``build`` has returned."""
     reset_options: ClassVar[tuple[str, ...]] = ("randomize",)
     """Names that the options of ``reset`` may have; others are refused. A subclass that reads more adds them."""
 
