@@ -20,7 +20,29 @@ from numpy.typing import NDArray
 
 import es_envs
 from es_envs import EnvDefinition
-from es_envs.bullet import pybullet
+from es_envs.bullet import BulletEnv, pybullet
+
+
+class Endless(BulletEnv):
+    """An environment with its own rewards, whose episodes end by their length alone."""
+
+    def outcome(self) -> tuple[float, bool]:
+        """The environment's own reward, and no end."""
+        reward, _ = super().outcome()
+        return reward, False
+
+
+class Dropping(BalancingPlateEnv):
+    """A plate onto whose middle the ball is dropped again once it has fallen off."""
+
+    def outcome(self) -> tuple[float, bool]:
+        """The plate's own reward, and no end."""
+        reward, failed = super().outcome()
+        if failed:
+            pybullet.resetBasePositionAndOrientation(
+                self.ball, (0.0, 0.0, DROP_HEIGHT), (0.0, 0.0, 0.0, 1.0), physicsClientId=self.client
+            )
+        return reward, False
 
 
 class FixedCartPole(CartPoleBulletEnv):
@@ -39,68 +61,28 @@ class FixedCartPole(CartPoleBulletEnv):
         return 0.0 if failed else reward, False
 
 
-class FixedRaceCar(RaceCarEnv):
+class FixedRaceCar(Endless, RaceCarEnv):
     """The racing car, which stops at a wall but not the episode; contacts are looked up as ever."""
 
-    def outcome(self) -> tuple[float, bool]:
-        """The car's own reward, and no end."""
-        reward, _ = super().outcome()
-        return reward, False
 
-
-class FixedRaceTrack(RaceTrackEnv):
+class FixedRaceTrack(Endless, RaceTrackEnv):
     """The racing car on a drawn track, which stops at a wall but not the episode."""
 
-    def outcome(self) -> tuple[float, bool]:
-        """The car's own reward, and no end."""
-        reward, _ = super().outcome()
-        return reward, False
 
-
-class FixedAnt(AntEnv):
+class FixedAnt(Endless, AntEnv):
     """The ant, which may lie."""
 
-    def outcome(self) -> tuple[float, bool]:
-        """The ant's own reward, and no end."""
-        reward, _ = super().outcome()
-        return reward, False
 
-
-class FixedA1(A1Env):
+class FixedA1(Endless, A1Env):
     """The quadruped, which may lie."""
 
-    def outcome(self) -> tuple[float, bool]:
-        """The robot's own reward, and no end."""
-        reward, _ = super().outcome()
-        return reward, False
+
+class FixedPlate(Dropping):
+    """The balancing plate."""
 
 
-class FixedPlate(BalancingPlateEnv):
-    """The plate, onto whose middle the ball is dropped again once it has fallen off."""
-
-    def outcome(self) -> tuple[float, bool]:
-        """The plate's own reward, and no end."""
-        reward, failed = super().outcome()
-        if failed:
-            _drop(self)
-        return reward, False
-
-
-class FixedFigureEight(PlateFigureEightEnv):
-    """The figure eight, in whose middle the ball is dropped again once it has fallen off."""
-
-    def outcome(self) -> tuple[float, bool]:
-        """The plate's own reward, and no end."""
-        reward, failed = super().outcome()
-        if failed:
-            _drop(self)
-        return reward, False
-
-
-def _drop(env: BalancingPlateEnv) -> None:
-    pybullet.resetBasePositionAndOrientation(
-        env.ball, (0.0, 0.0, DROP_HEIGHT), (0.0, 0.0, 0.0, 1.0), physicsClientId=env.client
-    )
+class FixedFigureEight(Dropping, PlateFigureEightEnv):
+    """The plate whose ball follows a figure eight."""
 
 
 class FixedHumanoid(gymnasium.Env[Any, Any]):

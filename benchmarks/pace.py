@@ -167,7 +167,7 @@ def main() -> None:
             target,
         )
         profiles[name] = played.shares()
-        results[env_id] = {"microseconds": times, "raw_share": shares, "python": dict(profiles[name])}
+        results[env_id] = {"microseconds": times, "raw_share": shares, "python": profiles[name]}
         played.env.close()
     report.head("", "where the time between Bullet's calls goes, by a profile")
     for name, shares_of_python in profiles.items():

@@ -44,6 +44,11 @@ def figures(value: float | None, interval: tuple[float, float] | None = None) ->
     return f"{value:z,.{decimals}f}".replace(",", "\u202f")
 
 
+def interval_text(interval: tuple[float, float] | None) -> str:
+    """The ends of an interval, for people; empty if there is none."""
+    return " to ".join(figures(end, interval) for end in interval or ())
+
+
 def duration(seconds: float) -> str:
     """A time, for people, in the unit that suits it."""
     if seconds < 120:

@@ -97,7 +97,7 @@ def _show(options: argparse.Namespace) -> None:
 def _robot(options: argparse.Namespace) -> int:
     from es_envs.bullet.models import read_model
 
-    packages = dict(name_and_folder(word) for word in options.package)
+    packages = dict(_name_and_folder(word) for word in options.package)
     model = read_model(options.file, packages=packages)
     if options.json:
         print_json(
@@ -134,7 +134,7 @@ def _robot(options: argparse.Namespace) -> int:
     return bool(model.errors)
 
 
-def name_and_folder(word: str) -> tuple[str, str]:
+def _name_and_folder(word: str) -> tuple[str, str]:
     """Return the two parts of ``NAME=DIR``.
 
     Raises:

@@ -126,11 +126,10 @@ def _compare(options: argparse.Namespace) -> None:
 
 def print_comparison(comparison: "Comparison") -> None:
     """Print the groups and their differences."""
-    from es_core.formatting import figures
+    from es_core.formatting import figures, interval_text
 
     def cells(number: "Estimate") -> tuple[str, str]:
-        ends = [figures(end, number.interval) for end in number.interval or ()]
-        return figures(number.value, number.interval), " to ".join(ends)
+        return figures(number.value, number.interval), interval_text(number.interval)
 
     rows = [
         (

@@ -32,7 +32,7 @@ class Plan(TrainConfig):
     @classmethod
     def of(cls, config: TrainConfig, *, why: str = "") -> Self:
         """The plan with a config's settings, all of which are chosen."""
-        return cls(**{option.name: getattr(config, option.name) for option in fields(TrainConfig)}, why=why)
+        return cls(**config.values(), why=why)
 
 
 def auto_settings(config: TrainConfig) -> tuple[str, ...]:

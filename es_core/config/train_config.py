@@ -347,8 +347,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     def __repr__(self) -> str:
         """The environment, and settings that differ from their defaults."""
         defaults = TrainConfig(env_id=self.env_id)
-        values = {option.name: getattr(self, option.name) for option in fields(TrainConfig)}
-        changed = [f"{name}={value!r}" for name, value in values.items() if value != getattr(defaults, name)]
+        changed = [f"{name}={value!r}" for name, value in self.values().items() if value != getattr(defaults, name)]
         return f"TrainConfig({', '.join([f'env_id={self.env_id!r}', *changed])})"
 
     @classmethod
@@ -531,13 +530,16 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
 
     def reopened(self) -> "TrainConfig":
         """Return this config without what the run chose when it began."""
-        values = {option.name: getattr(self, option.name) for option in fields(TrainConfig)}
         left = {option.name: _default(option) for option in fields(TrainConfig) if option.name in self.decided}
-        return TrainConfig(**{**values, **left, "decided": ()})
+        return TrainConfig(**{**self.values(), **left, "decided": ()})
+
+    def values(self) -> dict[str, Any]:
+        """The fields by name; what a subclass adds is none of them."""
+        return {option.name: getattr(self, option.name) for option in fields(TrainConfig)}
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON."""
-        return {option.name: lists(getattr(self, option.name)) for option in fields(TrainConfig)}
+        return {name: lists(value) for name, value in self.values().items()}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from es_core.config.strategy_defaults import defaults_of
 from es_core.config.train_config import TrainConfig
 from es_core.files import write_whole
-from es_core.formatting import figures, html_table, text_of
+from es_core.formatting import figures, html_table, interval_text, text_of
 from es_core.reports.pages import Chart, Mark, render, require_page
 from es_core.runs.listing import run_folders
 from es_core.runs.metrics import GenerationStats
@@ -119,9 +119,9 @@ class Comparison:
         """For a notebook: a row for each group."""
         rows = [("", "runs", self.fitness, "95 % interval", "solved")]
         for group in self.groups:
-            ends = [figures(end, group.fitness.interval) for end in group.fitness.interval or ()]
-            mean_fitness = figures(group.fitness.value, group.fitness.interval)
-            rows.append((group.name, f"{len(group.runs)}", mean_fitness, " to ".join(ends), f"{group.solved}"))
+            value, interval = group.fitness.value, group.fitness.interval
+            cells = (figures(value, interval), interval_text(interval))
+            rows.append((group.name, f"{len(group.runs)}", *cells, f"{group.solved}"))
         return html_table(*rows)
 
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -226,16 +226,14 @@ def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool
     except (es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         defaults, chosen = default, {name for name, value in here.items() if value != default[name]}
         chosen -= {*config.decided}
+    given, plain, given_defaults = map(to_keywords, (here, default, defaults))
     groups: tuple[list[dict[str, str]], ...] = ([], [], [])
     by_run = [field for field in fields(TrainConfig) if field.name == "vector_starts"]
     for field in [*option_fields(), *by_run]:
         place = 0 if field.name in chosen else 1 if here[field.name] != default[field.name] else 2
-        values = {"value": here, "usual": defaults if place == 0 else default}
-        shown = {
-            title: _text(to_keywords({field.name: each[field.name]})[keyword(field.name)])
-            for title, each in values.items()
-        }
-        groups[place].append({"name": keyword(field.name), "help": field.metadata["help"], **shown})
+        name, others = keyword(field.name), given_defaults if place == 0 else plain
+        shown = {"value": _text(given[name]), "usual": _text(others[name])}
+        groups[place].append({"name": name, "help": field.metadata["help"], **shown})
     titles = ("Chosen for this run", "Recommended by the environment or the strategy, or chosen by the run")
     return [
         (titles[0], groups[0], True),

@@ -20,9 +20,8 @@ def course_picture(history: Sequence[GenerationStats]) -> str:
 
     The axis holds both curves; the range is cut where it goes beyond them by more than their height.
     """
-    played = [stats for stats in history if stats.fitness_mean is not None]
-    played = played[:: -(-len(played) // _MOST) or 1]
-    scored = [stats for stats in history if stats.evaluation is not None][:: -(-len(history) // _MOST) or 1]
+    played = _thinned([stats for stats in history if stats.fitness_mean is not None])
+    scored = _thinned([stats for stats in history if stats.evaluation is not None])
     means = [(stats.generation, stats.fitness_mean or 0.0) for stats in played]
     scores = [(stats.generation, stats.evaluation.mean) for stats in scored if stats.evaluation is not None]
     if not means and not scores:
@@ -59,3 +58,7 @@ def course_picture(history: Sequence[GenerationStats]) -> str:
         f"{curve(means, _POPULATION)}{curve(scores, _CENTRE)}{names}"
     )
     return _FRAME.format(label=f"fitness over {history[-1].generation + 1} generations", content=content)
+
+
+def _thinned(history: Sequence[GenerationStats]) -> Sequence[GenerationStats]:
+    return history[:: -(-len(history) // _MOST) or 1]

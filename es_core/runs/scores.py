@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from es_core.config.checks import require_fields
-from es_core.formatting import counted, figures, html_table, percent
+from es_core.formatting import counted, figures, html_table, interval_text, percent
 from es_core.statistics import mean, share_interval
 from es_envs import Episode
 
@@ -106,8 +106,7 @@ class Evaluation:
         """The interval of the mean in words, or why there is none."""
         if self.interval is None:
             return f"all {self.episodes} alike" if self.episodes > 1 else "a single episode"
-        low, high = (figures(edge, self.interval) for edge in self.interval)
-        return f"95 % interval {low} to {high}"
+        return f"95 % interval {interval_text(self.interval)}"
 
     def __str__(self) -> str:
         text = f"{figures(self.mean, self.interval)} ({self.spread}) over {counted(self.episodes, 'episode')}"

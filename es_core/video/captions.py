@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from es_core.video.layout import Frame, at_frame, caption_height, label_letters, letters
+from es_core.video.layout import SMALLEST_LETTERS, Frame, at_frame, caption_height, label_letters, letters
 
 Colour = tuple[int, int, int]
 
 _WHITE, _SOFT, _ACCENT = (255, 255, 255), (214, 220, 228), (255, 176, 46)
 _GOOD, _BAD = (96, 214, 122), (255, 107, 107)
-_SMALLEST = 8  # height of letters [pixels]
 _TITLE = 0.55  # of a caption's width, which a title may have although the score is long
 _DARKEST = 200  # of 255: opacity of a caption's background
 _SAMPLE = 20  # height of letters that are drawn to see whether a font has them [pixels]
@@ -175,7 +174,7 @@ def _label(size: tuple[int, int], high: int, text: str, mark: bool | None) -> La
 @lru_cache(maxsize=8)
 def _legend(legend: Legend, size: tuple[int, int]) -> Layer:
     """Rows of colours, and what they mean."""
-    high = max(_SMALLEST, min(max(9, letters(size) * 5 // 7), size[1] // (3 * len(legend))))
+    high = max(SMALLEST_LETTERS, min(max(9, letters(size) * 5 // 7), size[1] // (3 * len(legend))))
     margin, most = high * 2 // 3, max(len(colours) for colours, _ in legend)
     side = max(2, high * (8 if most > 1 else 2) // max(1, most))
     room = size[0] - 3 * margin - side * most
@@ -230,7 +229,7 @@ def _lay(frame: Frame, layer: Layer, corner: tuple[int, int]) -> None:
 
 def _fitting(text: str, longest: str, high: int, room: float) -> tuple[Any, str]:
     """The largest font, at most so ``high``, in which the longest text fits into the room; else the text is cut."""
-    while high > _SMALLEST and _length(longest, high) > room:
+    while high > SMALLEST_LETTERS and _length(longest, high) > room:
         high -= 1
     text, dots = _drawable(text), ""
     font = _font_for(text, high)

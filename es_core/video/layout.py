@@ -14,8 +14,9 @@ Frame = NDArray[np.uint8]
 _GAP = 2  # pixels between the pictures of a grid
 _SHAPES = 1.0, 2.1  # of a picture in which one sees well: its width by its height
 _DIM = 0.55  # weight of a ghost
-_SMALLEST_LETTERS = 8  # height [pixels]
 _LARGE_ENOUGH = 480  # pixels of a picture's longer side
+SMALLEST_LETTERS = 8
+"""Height of letters [pixels]."""
 
 
 def at_frame(sequence: Any, number: int) -> Any:
@@ -57,7 +58,7 @@ def caption_height(size: tuple[int, int]) -> int:
 
 def label_letters(picture: tuple[int, int], frame: tuple[int, int]) -> int:
     """Height of the letters of a label [pixels] of a picture of this size in a grid's frame of that size."""
-    return max(_SMALLEST_LETTERS, min(letters(frame), picture[1] // 11, picture[0] // 15))
+    return max(SMALLEST_LETTERS, min(letters(frame), picture[1] // 11, picture[0] // 15))
 
 
 def _strip(size: tuple[int, int]) -> int:
@@ -121,7 +122,7 @@ def alone(size: tuple[int, int], *, layout: str = "alone", fits: bool, apart: bo
         size: width and height of the frame.
         layout: "alone" or "ghosts".
         fits: see ``Arrangement``.
-        apart: likewise.
+        apart: see there, too.
     """
     picture = (size[0], max(2, size[1] - caption_height(size) // 2 * 2)) if fits and apart else size
     return Arrangement(layout=layout, size=size, picture=picture, fits=fits, apart=apart)

@@ -511,8 +511,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
                 with captured_output() as lines:
                     yield str(copy)
             except pybullet.error as error:
-                said = [line.replace(str(copy), file) for line in lines if "Warning" not in line]
-                raise RuntimeError(self._cannot_read(file, said[-_LAST_LINES:] or [str(error)])) from error
+                printed = [line.replace(str(copy), file) for line in lines if "Warning" not in line]
+                raise RuntimeError(self._cannot_read(file, printed[-_LAST_LINES:] or [str(error)])) from error
 
     def _cannot_read(self, file: str, reasons: Sequence[str]) -> str:
         more = f" (and {len(reasons) - _MOST_REASONS} more)" if len(reasons) > _MOST_REASONS else ""

@@ -1,7 +1,7 @@
 """What the readers of all formats share while they read one model: numbers, meshes, and the checks of the result."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,17 @@ _SMALLEST_INERTIA = 1e-8  # kg m²
 _ABSURD_EFFORT, _ABSURD_VELOCITY = 1000.0, 1000.0
 _LARGEST_MESH = 10.0  # m
 _SLACK = 1e-6  # of the triangle inequality, relative: files are rounded
+
+
+MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
+"""Entries of an inertia, as URDF and SDF name them."""
+_BALL = 0.4 * 0.1**2  # inertia of a ball of radius 0.1 m and 1 kg [kg m²]
+
+
+def ball_inertia(mass: float) -> dict[str, str]:
+    """Return the inertia of a ball of this mass [kg], which stands in for one that a file lacks."""
+    moment = repr(_BALL * mass)
+    return dict(zip(MOMENTS, (moment, moment, moment, "0", "0", "0"), strict=True))
 
 
 @dataclass
@@ -61,6 +72,11 @@ class Context:
     def number(self, text: str, node: Node) -> float | None:
         """Read one number; None where there is none."""
         return self.numbers(text, node, (0.0,))[0] if text.strip() else None
+
+    def inertia(self, texts: Iterable[str], node: Node) -> tuple[float, float, float, float, float, float]:
+        """Read the ``MOMENTS``; one that is missing is 0."""
+        xx, yy, zz, xy, xz, yz = (self.number(text, node) or 0.0 for text in texts)
+        return xx, yy, zz, xy, xz, yz
 
     def rewrite(self, kind: str, node: Node, message: str) -> None:
         """Note that the document for Bullet differs from the file."""

@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +93,12 @@ class Mesh:
     line: int
 
 
+def find_roots(links: Iterable[Link], joints: Iterable[Joint]) -> tuple[Link, ...]:
+    """Return the links that are no joint's child."""
+    children = {joint.child for joint in joints}
+    return tuple(link for link in links if link.name not in children)
+
+
 @dataclass(frozen=True)
 class Model:
     """A robot's model, as ``read_model`` returns it.
@@ -125,8 +131,7 @@ class Model:
     @property
     def roots(self) -> tuple[Link, ...]:
         """The links that are no joint's child."""
-        children = {joint.child for joint in self.joints}
-        return tuple(link for link in self.links if link.name not in children)
+        return find_roots(self.links, self.joints)
 
     @property
     def moving(self) -> tuple[Joint, ...]:

@@ -1,11 +1,10 @@
 """Reads SDF, the format of Gazebo, and makes of it what Bullet can read."""
 
-from es_envs.bullet.models.context import Context
+from es_envs.bullet.models.context import MOMENTS, Context, ball_inertia
 from es_envs.bullet.models.markup import Node
 from es_envs.bullet.models.robot import Joint, Link
 
 _TYPES = {"revolute", "prismatic", "fixed", "continuous"}
-_MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
 
 
 def read_sdf(root: Node, context: Context) -> str:
@@ -49,13 +48,12 @@ def _read_link(node: Node, context: Context) -> None:
     mass_node = node.find("inertial/mass")
     mass = context.number(mass_node.text, mass_node) if mass_node else None
     if tensor := node.find("inertial/inertia"):
-        values = [context.number(_text(tensor, moment), tensor) or 0.0 for moment in _MOMENTS]
-        inertia = (values[0], values[1], values[2], values[3], values[4], values[5])
+        inertia = context.inertia((_text(tensor, moment) for moment in MOMENTS), tensor)
     elif (inertial := node.find("inertial")) and mass is not None:
         context.rewrite("no-inertia", inertial, f"<inertial> of link {name!r} has no <inertia>")
         tensor = inertial.add("inertia")
-        for moment, factor in zip(_MOMENTS, (0.004, 0.004, 0.004, 0.0, 0.0, 0.0), strict=True):
-            tensor.add(moment, text=repr(factor * mass))
+        for moment, text in ball_inertia(mass).items():
+            tensor.add(moment, text=text)
     context.links.append(Link(name, mass, inertia, node.file, node.line))
     for shape in node.all("collision", "visual"):
         if (mesh := shape.find("geometry/mesh")) and (uri := mesh.find("uri")):

@@ -1,13 +1,11 @@
 """Reads URDF, the format of ROS, and makes of it what Bullet can read."""
 
-from es_envs.bullet.models.context import Context
+from es_envs.bullet.models.context import MOMENTS, Context, ball_inertia
 from es_envs.bullet.models.markup import Node
-from es_envs.bullet.models.robot import Joint, Link
+from es_envs.bullet.models.robot import Joint, Link, find_roots
 
 _TYPES = {"revolute", "continuous", "prismatic", "fixed", "floating", "planar", "spherical"}
 _SHAPES = {"box", "sphere", "cylinder", "capsule", "mesh", "plane", "cdf"}
-_MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
-_BALL = 0.4 * 0.1**2  # inertia of a ball of radius 0.1 m and 1 kg [kg m²]
 
 
 def read_urdf(root: Node, context: Context) -> str:
@@ -24,7 +22,7 @@ def read_urdf(root: Node, context: Context) -> str:
     if not context.links:
         context.findings.add("no-links", root, "<robot> has no <link>")
     context.check()
-    if len(roots := [link for link in context.links if link.name not in {j.child for j in context.joints}]) == 1:
+    if len(roots := find_roots(context.links, context.joints)) == 1:
         _check_root(roots[0], context)
     return name
 
@@ -45,13 +43,10 @@ def _read_link(node: Node, context: Context) -> None:
         if mass is None:
             context.findings.add("no-mass", inertial, f"<inertial> of link {name!r} has no mass")
         if tensor := inertial.find("inertia"):
-            values = [context.number(tensor.get(moment), tensor) or 0.0 for moment in _MOMENTS]
-            inertia = (values[0], values[1], values[2], values[3], values[4], values[5])
+            inertia = context.inertia(map(tensor.get, MOMENTS), tensor)
         else:
             context.rewrite("no-inertia", inertial, f"<inertial> of link {name!r} has no <inertia>")
-            moment = repr(_BALL * (mass or 0.0))
-            tensor = inertial.add("inertia")
-            tensor.attributes |= dict(zip(_MOMENTS, (moment, moment, moment, "0", "0", "0"), strict=True))
+            inertial.add("inertia").attributes |= ball_inertia(mass or 0.0)
     context.links.append(Link(name, mass, inertia, node.file, node.line))
     for shape in node.all("collision", "visual"):
         if not _read_shape(shape, name, context):

@@ -55,6 +55,6 @@ def expand(path: Path, packages: Mapping[str, Path]) -> bytes:
         errors.seek(0)
         output.seek(0)
         if done.returncode:
-            said = errors.read(100_000).decode(errors="replace").strip().splitlines()
-            raise UnreadableError("xacro", path, 0, said[-1][:1000] if said else f"exit code {done.returncode}")
+            printed = errors.read(100_000).decode(errors="replace").strip().splitlines()
+            raise UnreadableError("xacro", path, 0, printed[-1][:1000] if printed else f"exit code {done.returncode}")
         return output.read(MOST_BYTES)
