@@ -17,10 +17,11 @@ if TYPE_CHECKING:
         require_whole,
     )
     from es_envs.bullet.randomization import MOTOR_STRENGTH, Variation
+    from es_envs.bullet.robots import Reach, RobotEnv, Stand, Task, Track, Walk
 
 __all__ = [
-    "MOTOR_STRENGTH", "BulletEnv", "Camera", "Variation", "bounded", "clipped", "pybullet", "require_number",
-    "require_one_of", "require_whole",
+    "MOTOR_STRENGTH", "BulletEnv", "Camera", "Reach", "RobotEnv", "Stand", "Task", "Track", "Variation", "Walk",
+    "bounded", "clipped", "pybullet", "require_number", "require_one_of", "require_whole",
 ]  # fmt: skip
 
 
@@ -33,6 +34,10 @@ def __getattr__(name: str) -> Any:
         from es_envs.bullet import randomization
 
         return getattr(randomization, name)
+    if name in {"Reach", "RobotEnv", "Stand", "Task", "Track", "Walk"}:
+        from es_envs.bullet import robots
+
+        return getattr(robots, name)
     if name in __all__:
         from es_envs.bullet import env
 

@@ -23,7 +23,7 @@ from es_envs.arguments import ArgumentError, require_number, require_one_of, req
 from es_envs.bullet.camera import Camera
 from es_envs.bullet.client import captured_output, disconnect, load_egl, pybullet, pybullet_data
 from es_envs.bullet.drawing import Drawing, quiet
-from es_envs.bullet.models import read_model
+from es_envs.bullet.models import Model, read_model
 from es_envs.bullet.models.robot import MOST_JOINTS
 from es_envs.bullet.randomization import VARIATIONS, Randomization, Ranges, Variation, ranges
 from es_envs.bullet.scenery import Colour, Rectangle, Scenery
@@ -447,9 +447,9 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             RuntimeError: Bullet cannot read the file; the message says why.
         """
         client = self.client
-        with self._reading(path, packages, flags) as model:
+        with self._reading(path, packages, flags) as (_, file):
             body = int(
-                pybullet.loadURDF(model, position, orientation, useFixedBase=fixed, flags=flags, physicsClientId=client)
+                pybullet.loadURDF(file, position, orientation, useFixedBase=fixed, flags=flags, physicsClientId=client)
             )
         links = range(-1, pybullet.getNumJoints(body, physicsClientId=client))
         if not (
@@ -477,8 +477,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             FileNotFoundError: there is no such file.
             RuntimeError: Bullet cannot read the file; the message says why.
         """
-        with self._reading(path, None, flags) as model:
-            return [int(body) for body in pybullet.loadMJCF(model, flags=flags, physicsClientId=self.client)]
+        with self._reading(path, None, flags) as (_, file):
+            return [int(body) for body in pybullet.loadMJCF(file, flags=flags, physicsClientId=self.client)]
 
     def load_sdf(self, path: str | Path, *, packages: Mapping[str, str | Path] | None = None) -> list[int]:
         """Load the models of an SDF file in ``build``, and return the ids of their bodies.
@@ -491,14 +491,14 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             FileNotFoundError: there is no such file.
             RuntimeError: Bullet cannot read the file; the message says why.
         """
-        with self._reading(path, packages) as model:
-            return [int(body) for body in pybullet.loadSDF(model, physicsClientId=self.client)]
+        with self._reading(path, packages) as (_, file):
+            return [int(body) for body in pybullet.loadSDF(file, physicsClientId=self.client)]
 
     @contextmanager
     def _reading(
         self, path: str | Path, packages: Mapping[str, str | Path] | None = None, flags: int = 0
-    ) -> Iterator[str]:
-        """Give the file that Bullet can load; what it rejects, or what would end the process, is an error."""
+    ) -> Iterator[tuple[Model, str]]:
+        """Give a model, and its file that Bullet can load; what would end the process is an error."""
         file = self._model(path)
         model = read_model(file, packages=packages, look_into_meshes=False)
         reasons = [str(finding) for finding in model.errors]
@@ -509,7 +509,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         with model.file_for_bullet() as copy:
             try:
                 with captured_output() as lines:
-                    yield str(copy)
+                    yield model, str(copy)
             except pybullet.error as error:
                 printed = [line.replace(str(copy), file) for line in lines if "Warning" not in line]
                 raise RuntimeError(self._cannot_read(file, printed[-_LAST_LINES:] or [str(error)])) from error

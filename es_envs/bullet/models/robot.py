@@ -49,6 +49,9 @@ class Joint:
         mimic: name of the joint that it mimics, or None.
         file: the file in which it stands.
         line: its line there.
+        multiplier: of the position of the joint that it mimics.
+        offset: that is added to it [rad or m].
+        origin: the child's frame in the parent's, x, y, z [m] and roll, pitch, yaw [rad]; zeros but for URDF.
     """
 
     name: str
@@ -63,6 +66,9 @@ class Joint:
     mimic: str | None
     file: Path
     line: int
+    multiplier: float = 1.0
+    offset: float = 0.0
+    origin: tuple[float, ...] = (0.0,) * 6
 
     @property
     def moves(self) -> bool:

@@ -80,12 +80,15 @@ def _read_joint(node: Node, context: Context) -> None:
     if kind not in _TYPES:
         what = f"the type {kind!r}" if kind else "no type"
         context.findings.add("unknown-joint-type", node, f"joint {name!r} has {what}")
-    limit = node.find("limit")
+    limit, origin = node.find("limit"), node.find("origin")
     if limit is None and kind in {"revolute", "prismatic"}:
         context.findings.add("no-limits", node, f"joint {name!r} is {kind} and has no <limit>")
 
     def bound(which: str) -> float | None:
         return context.number(limit.get(which), limit) if limit else None
+
+    def numbers_of(found: Node | None, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        return context.numbers(found.get(key), found, default) if found else default
 
     is_limited = limit is not None and kind in {"revolute", "prismatic"}
     context.joints.append(
@@ -94,7 +97,7 @@ def _read_joint(node: Node, context: Context) -> None:
             kind=kind,
             parent=parent.get("link") if parent else "",
             child=child.get("link") if child else "",
-            axis=context.numbers(axis.get("xyz"), axis, (1.0, 0.0, 0.0)) if axis else (1.0, 0.0, 0.0),
+            axis=numbers_of(axis, "xyz", (1.0, 0.0, 0.0)),
             lower=(bound("lower") or 0.0) if is_limited else None,
             upper=(bound("upper") or 0.0) if is_limited else None,
             effort=bound("effort"),
@@ -102,5 +105,11 @@ def _read_joint(node: Node, context: Context) -> None:
             mimic=mimic.get("joint") if mimic else None,
             file=node.file,
             line=node.line,
+            multiplier=numbers_of(mimic, "multiplier", (1.0,))[0],
+            offset=numbers_of(mimic, "offset", (0.0,))[0],
+            origin=(
+                *numbers_of(origin, "xyz", (0.0, 0.0, 0.0))[:3],
+                *numbers_of(origin, "rpy", (0.0, 0.0, 0.0))[:3],
+            ),
         )
     )

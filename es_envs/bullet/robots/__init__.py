@@ -1,0 +1,6 @@
+"""One robot and one task: environments of which only constants have to be written."""
+
+from es_envs.bullet.robots.env import RobotEnv
+from es_envs.bullet.robots.tasks import Reach, Stand, Task, Track, Walk
+
+__all__ = ["Reach", "RobotEnv", "Stand", "Task", "Track", "Walk"]
