@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from es_envs.arguments import ArgumentError, require_one_of
 from es_envs.bullet.camera import Camera
 from es_envs.bullet.env import BulletEnv, bounded, clipped, pybullet
-from es_envs.bullet.models import Model
 from es_envs.bullet.randomization import MOTOR_STRENGTH
 from es_envs.bullet.robots.tasks import Task
 from es_envs.bullet.scenery import Colour
@@ -46,7 +45,7 @@ class RobotEnv(BulletEnv):
     | of a free base: which way is up, in its own frame | 3 | 1 |
     | its velocity, in its own frame [m/s] | 3 | 0.5 |
     | its angular velocity, in its own frame [rad/s] | 3 | 0.25 |
-    | each motor's joint: its position, from -1 to 1 between its limits; without limits, its sine | motors | |
+    | each motor's joint: its position, from -1 to 1 between its limits; without limits, its angle / π | motors | |
     | each motor's joint: its speed | motors | its limit, or 10 |
     | for each of ``contacts``, 1 if it touches the floor | contacts | |
     | the last action | motors | |
@@ -85,19 +84,19 @@ class RobotEnv(BulletEnv):
     """The robot's file: URDF, xacro, MJCF or SDF."""
     packages: ClassVar[Mapping[str, str | Path]] = {}
     """Folders of packages by name, for ``package://`` in the file."""
-    task: Task
+    task: Task = Task()
     """What the robot shall do; each environment has a copy of its own."""
     base: ClassVar[Literal["free", "fixed"]] = "free"
     """Whether the base is fastened to the world."""
-    height: ClassVar[float] = 0.0
+    start_height: ClassVar[float] = 0.0
     """Height of the base's frame at the start [m]."""
-    orientation: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 0.0)
+    start_turn: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 0.0)
     """Roll, pitch and yaw of the base's frame at the start [rad]."""
-    pose: ClassVar[Mapping[str, float]] = {}
+    start_pose: ClassVar[Mapping[str, float]] = {}
     """Positions of joints at the start [rad or m], where they are not as the model has them."""
     start_noise: ClassVar[float] = 0.05
-    """How far each motor's joint may be from its ``pose`` at the start [rad or m]."""
-    motors: ClassVar[Mapping[str, float]]
+    """How far each motor's joint may be from its ``start_pose`` at the start [rad or m]."""
+    motors: ClassVar[Mapping[str, float]] = {}
     """Joints that are driven, and the largest force of each [N m or N]."""
     control: ClassVar[Literal["position", "velocity", "torque"]] = "position"
     """What an action commands."""
@@ -153,9 +152,7 @@ class RobotEnv(BulletEnv):
         self._find_parts()
         self._find_motors()
         pybullet.performCollisionDetection(physicsClientId=client)
-        self._start_place, self._start_turn = pybullet.getBasePositionAndOrientation(
-            self.body, physicsClientId=client
-        )
+        self._start_place, self._start_turn = pybullet.getBasePositionAndOrientation(self.body, physicsClientId=client)
         self._box = self._bounding_box()
         self.task.build(self)
 
@@ -169,14 +166,14 @@ class RobotEnv(BulletEnv):
             flags |= pybullet.URDF_USE_INERTIA_FROM_FILE
         if self.render_mode is None:
             flags |= pybullet.URDF_IGNORE_VISUAL_SHAPES
-        place, turn = (0.0, 0.0, self.height), pybullet.getQuaternionFromEuler(self.orientation)
-        with self._reading(self.model, self.packages, flags) as (self._model, file):
-            if self._model.format in {"urdf", "xacro"}:
+        place, turn = (0.0, 0.0, self.start_height), pybullet.getQuaternionFromEuler(self.start_turn)
+        with self._reading(self.model, self.packages, flags) as (self._read, file):
+            if self._read.format in {"urdf", "xacro"}:
                 fixed = self.base == "fixed"
                 return int(
                     pybullet.loadURDF(file, place, turn, useFixedBase=fixed, flags=flags, physicsClientId=self.client)
                 )
-            is_mjcf = self._model.format == "mjcf"
+            is_mjcf = self._read.format == "mjcf"
             bodies = (
                 pybullet.loadMJCF(file, flags=flags, physicsClientId=self.client)
                 if is_mjcf
@@ -184,7 +181,7 @@ class RobotEnv(BulletEnv):
             )
         # Such a file may bring a floor or a table of its own.
         body = int(max(bodies, key=lambda body: pybullet.getNumJoints(body, physicsClientId=self.client)))
-        if self.height or any(self.orientation):
+        if self.start_height or any(self.start_turn):
             pybullet.resetBasePositionAndOrientation(body, place, turn, physicsClientId=self.client)
         if self.base == "fixed" and pybullet.getDynamicsInfo(body, -1, physicsClientId=self.client)[0] > 0:
             place, turn = pybullet.getBasePositionAndOrientation(body, physicsClientId=self.client)
@@ -203,7 +200,7 @@ class RobotEnv(BulletEnv):
             pybullet.setJointMotorControl2(
                 self.body, joint, pybullet.VELOCITY_CONTROL, force=0.0, physicsClientId=self.client
             )
-        for name, position in self.pose.items():
+        for name, position in self.start_pose.items():
             pybullet.resetJointState(self.body, self._joint(name)[0], position, 0.0, physicsClientId=self.client)
         self._contacts = [self.find_link(name)[0] for name in self.contacts]
 
@@ -214,13 +211,9 @@ class RobotEnv(BulletEnv):
         self.start_positions = self.read_joints()
         limits = self.limits()
         # A joint's position is observed as a multiple of half its range, from its middle.
-        self._joint_ranges = [
-            None if limits[name] is None else (sum(limits[name]) / 2, (limits[name][1] - limits[name][0]) / 2)  # type: ignore[arg-type,index]
-            for name in infos
-        ]
-        self._joint_speeds = [
-            1 / (info[11] if 0 < info[11] < SENSIBLE else JOINT_SPEED) for info in infos.values()
-        ]
+        self._joint_ranges = [_middle_and_half(limits[name]) for name in infos]
+        self._has_limits = [limits[name] is not None for name in infos]
+        self._joint_speeds = [1 / (info[11] if 0 < info[11] < SENSIBLE else JOINT_SPEED) for info in infos.values()]
         self._spans = [self._span(name, start) for name, start in zip(infos, self.start_positions, strict=True)]
         commanded = {joint: number for number, joint in enumerate(infos)}
         self._followers = [
@@ -228,7 +221,11 @@ class RobotEnv(BulletEnv):
             for name, (leader, factor, offset) in self.mimics.items()
             if leader in commanded
         ]
-        free = {*self.motors, *self.passive, *(name for name, (leader, *_) in self.mimics.items() if leader in commanded)}
+        free = {
+            *self.motors,
+            *self.passive,
+            *(name for name, (leader, *_) in self.mimics.items() if leader in commanded),
+        }
         self._held = [
             info[0] for name, info in self._infos.items() if info[2] != pybullet.JOINT_FIXED and name not in free
         ]
@@ -274,7 +271,7 @@ class RobotEnv(BulletEnv):
             ArgumentError: the robot has no such link.
         """
         offset, turn = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
-        parents = {joint.child: joint for joint in self._model.joints}
+        parents = {joint.child: joint for joint in self._read.joints}
         while name not in self._links and name in parents:
             joint = parents[name]
             place, rotation = joint.origin[:3], pybullet.getQuaternionFromEuler(joint.origin[3:])
@@ -282,7 +279,7 @@ class RobotEnv(BulletEnv):
             name = joint.parent
         if name in self._links:
             return self._links[name], offset
-        if name not in self.links()[:1] and all(link.name != name for link in self._model.roots):
+        if name not in self.links()[:1] and all(link.name != name for link in self._read.roots):
             raise ArgumentError(
                 f"{type(self).__name__}: there is no link {name!r}: this robot has {', '.join(self.links())}"
             )
@@ -422,10 +419,7 @@ class RobotEnv(BulletEnv):
 
     def _lead_followers(self, targets: Sequence[float] | None) -> None:
         for follower, number, leader, factor, offset in self._followers:
-            if targets is None:
-                led_by = pybullet.getJointState(self.body, leader, self.client)[0]
-            else:
-                led_by = targets[number]
+            led_by = targets[number] if targets else pybullet.getJointState(self.body, leader, self.client)[0]
             pybullet.setJointMotorControl2(
                 self.body,
                 follower,
@@ -457,8 +451,10 @@ class RobotEnv(BulletEnv):
         self.joint_positions = [state[0] for state in states]
         self.joint_speeds = [state[1] for state in states]
         values += (
-            math.sin(position) if around is None else (position - around[0]) / around[1]
-            for position, around in zip(self.joint_positions, self._joint_ranges, strict=True)
+            ((position if limited else math.remainder(position, 2 * math.pi)) - middle) / half
+            for position, limited, (middle, half) in zip(
+                self.joint_positions, self._has_limits, self._joint_ranges, strict=True
+            )
         )
         values += (rate * scale for rate, scale in zip(self.joint_speeds, self._joint_speeds, strict=True))
         touched = {point[3] for point in pybullet.getContactPoints(body, self.floor, physicsClientId=client)}
@@ -501,7 +497,17 @@ class RobotEnv(BulletEnv):
         x, y, z = ((low + high) / 2).tolist()
         if self.base == "free":
             x, y = self.place_of_base[:2]
-        return Camera(target=(x, y, z), distance=max(0.3, 2.0 * float(np.linalg.norm(high - low))), yaw=25.0, pitch=-16.0)
+        return Camera(
+            target=(x, y, z), distance=max(0.3, 2.0 * float(np.linalg.norm(high - low))), yaw=25.0, pitch=-16.0
+        )
+
+
+def _middle_and_half(limits: tuple[float, float] | None) -> tuple[float, float]:
+    """Around what a joint's position is observed, and the unit."""
+    if limits is None:
+        return 0.0, math.pi
+    low, high = limits
+    return (low + high) / 2, (high - low) / 2
 
 
 def _turned(matrix: Sequence[float], vector: Sequence[float]) -> list[float]:

@@ -72,7 +72,8 @@ class _OnItsFeet(Task):
         """Return True if the base is low or tilted."""
         if robot.place_of_base[2] < self._least_height:
             return True
-        return sum(a * b for a, b in zip(robot.up, self._upright, strict=True)) < self._least_cosine
+        cosine: float = sum(a * b for a, b in zip(robot.up, self._upright, strict=True))
+        return cosine < self._least_cosine
 
 
 class Walk(_OnItsFeet):
@@ -195,10 +196,12 @@ class Reach(Task):
     def build(self, robot: "RobotEnv") -> None:
         """Find the tip, and how far the robot reaches."""
         self._link, base_offset = robot.find_link(self.tip)
-        self._point = tuple(a + b for a, b in zip(base_offset, self.offset, strict=True))
+        (x, y, z), (dx, dy, dz) = base_offset, self.offset
+        self._point = x + dx, y + dy, z + dz
         self._first = robot.point(self._link, self._point)
         self._ranges = robot.motor_ranges(self.spread)
-        poses = np.random.default_rng(0).uniform(*np.transpose(self._ranges), (200, len(self._ranges)))
+        low, high = np.transpose(self._ranges)
+        poses = np.random.default_rng(0).uniform(low, high, (200, len(low)))
         tips = np.array([self._tip_at(robot, pose) for pose in poses.tolist()])
         robot.put_joints(robot.start_positions)
         self.span = float(np.linalg.norm(tips.max(axis=0) - tips.min(axis=0))) / 2

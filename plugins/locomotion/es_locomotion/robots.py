@@ -1,13 +1,20 @@
 """The robots: their models, motors and falls."""
 
 from es_envs.bullet import Camera, pybullet
-from es_locomotion.runner import MujocoRunnerEnv, RunnerEnv
+from es_locomotion.runner import RunnerEnv
 
 
-class PlanarEnv(MujocoRunnerEnv):
+class MujocoEnv(RunnerEnv):
+    """A robot from the MuJoCo models that come with pybullet, whose motors are torques."""
+
+    control = "torque"
+
+
+class PlanarEnv(MujocoEnv):
     """A robot that is held in a plane: it slides along x and z, and pitches."""
 
     torso = "torso"
+    passive = ("ignorex", "ignorez", "ignorey")
 
     def push(self, velocity: tuple[float, float]) -> None:
         """Push the robot along x: its base is fastened to the world, and its first joint slides along x."""
@@ -29,8 +36,9 @@ class HopperEnv(UprightEnv):
     It falls when its torso is below 0.8 m, or pitched by more than 1 rad.
     """
 
-    model, power = "hopper.xml", 0.75
-    motors = ("thigh_joint", "leg_joint", "foot_joint")
+    model = "mjcf/hopper.xml"
+    passive = ("ignore1", "ignore2", "ignore3")
+    motors = dict.fromkeys(("thigh_joint", "leg_joint", "foot_joint"), 75.0)
     contacts = ("foot",)
 
 
@@ -40,11 +48,14 @@ class Walker2DEnv(UprightEnv):
     It falls when its torso is below 0.8 m, or pitched by more than 1 rad.
     """
 
-    model, power = "walker2d.xml", 0.4
-    motors = ("thigh_joint", "leg_joint", "foot_joint", "thigh_left_joint", "leg_left_joint", "foot_left_joint")
+    model = "mjcf/walker2d.xml"
+    motors = {
+        f"{part}{side}_joint": force
+        for side in ("", "_left")
+        for part, force in (("thigh", 40.0), ("leg", 40.0), ("foot", 12.0))
+    }
     contacts = ("foot", "foot_left")
     other_side = ("thigh_left", "leg_left", "foot_left")
-    strengths = {"foot_joint": 30.0, "foot_left_joint": 30.0}  # noqa: RUF012
 
 
 class HalfCheetahEnv(PlanarEnv):
@@ -53,11 +64,10 @@ class HalfCheetahEnv(PlanarEnv):
     It falls when its torso is pitched by more than 1 rad, or a shin or a thigh touches the floor.
     """
 
-    model, power = "half_cheetah.xml", 0.9
-    motors = ("bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot")
+    model = "mjcf/half_cheetah.xml"
+    motors = {"bthigh": 108.0, "bshin": 81.0, "bfoot": 54.0, "fthigh": 126.0, "fshin": 54.0, "ffoot": 27.0}
     contacts = ("ffoot", "fshin", "fthigh", "bfoot", "bshin", "bthigh")
     other_side = ("bfoot", "bshin", "bthigh")
-    strengths = {"bthigh": 120.0, "bshin": 90.0, "bfoot": 60.0, "fthigh": 140.0, "fshin": 60.0, "ffoot": 30.0}  # noqa: RUF012
 
     def has_fallen(self) -> bool:
         """Return True if the torso is tilted, or anything but a foot touches the floor."""
@@ -65,14 +75,14 @@ class HalfCheetahEnv(PlanarEnv):
         return abs(self.pitch) >= 1.0 or bool(front_shin or front_thigh or back_shin or back_thigh)
 
 
-class AntEnv(MujocoRunnerEnv):
+class AntEnv(MujocoEnv):
     """Run forward on four legs: 8 motors, 28 observations.
 
     It falls when its torso, a ball of 0.25 m, is below 0.26 m.
     """
 
-    model, power = "ant.xml", 2.5
-    motors = tuple(f"{joint}_{leg}" for leg in range(1, 5) for joint in ("hip", "ankle"))
+    model = "mjcf/ant.xml"
+    motors = {f"{joint}_{leg}": 250.0 for leg in range(1, 5) for joint in ("hip", "ankle")}
     contacts = ("front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot")
     other_side = ("left_back", "right_back", "aux_3", "aux_4")
 
@@ -81,23 +91,27 @@ class AntEnv(MujocoRunnerEnv):
         return self.altitude <= 0.26
 
 
-class HumanoidEnv(MujocoRunnerEnv):
+class HumanoidEnv(MujocoEnv):
     """Walk forward as a humanoid: 17 motors, 44 observations.
 
     It falls when its torso is below 0.78 m; a step on its feet earns 2.
     """
 
-    model, power, alive, start_height = "humanoid_symmetric.xml", 0.41, 2.0, 0.8
-    strengths = {  # noqa: RUF012
-        **dict.fromkeys(("abdomen_z", "abdomen_y", "abdomen_x"), 100.0),
+    model, alive, first_height = "mjcf/humanoid_symmetric.xml", 2.0, 0.8
+    POWER = 0.41
+    motors = {
+        **dict.fromkeys(("abdomen_z", "abdomen_y", "abdomen_x"), POWER * 100.0),
         **{
-            f"{side}_{joint}": strength
+            f"{side}_{joint}": power * strength
+            for power in (POWER,)
             for side in ("right", "left")
             for joint, strength in (("hip_x", 100.0), ("hip_z", 100.0), ("hip_y", 300.0), ("knee", 200.0))
         },
-        **{f"{side}_{joint}": 75.0 for side in ("right", "left") for joint in ("shoulder1", "shoulder2", "elbow")},
+        **dict.fromkeys(
+            ("right_shoulder1", "right_shoulder2", "right_elbow", "left_shoulder1", "left_shoulder2", "left_elbow"),
+            POWER * 75.0,
+        ),
     }
-    motors = tuple(strengths)
     contacts = ("right_foot", "left_foot")
     other_side = ("left",)
 
@@ -118,34 +132,19 @@ class A1Env(RunnerEnv):
     falls when its trunk is below 0.18 m, or rolled or pitched by more than 1 rad. Standing earns nothing.
     """
 
-    torso = ""
-    motors = tuple(f"{leg}_{joint}_joint" for leg in ("FR", "FL", "RR", "RL") for joint in ("hip", "upper", "lower"))
+    model = "a1/a1.urdf"
+    start_height = 0.29
+    start_pose = {
+        f"{leg}_{joint}_joint": angle
+        for leg in ("FR", "FL", "RR", "RL")
+        for joint, angle in (("hip", 0.0), ("upper", 0.9), ("lower", -1.8))
+    }
+    motors = dict.fromkeys(start_pose, 33.5)
+    reach = 0.4
     contacts = ("FR_toe", "FL_toe", "RR_toe", "RL_toe")
+    self_collision = False
     other_side = ("FL", "RL")
     alive = 0.0
-    STANCE = (0.0, 0.9, -1.8)
-    REACH = 0.4  # [rad]
-    TORQUE = 33.5  # [N·m]
-
-    def load(self) -> int:
-        """Load the model, and let it stand."""
-        body = self.load_urdf("a1/a1.urdf", (0.0, 0.0, 0.29))
-        joints = self.joints(body)
-        self._stance = self.STANCE * 4
-        for name, angle in zip(self.motors, self._stance, strict=True):
-            pybullet.resetJointState(body, joints[name], angle, 0.0, physicsClientId=self.client)
-        return body
-
-    def drive(self, action: list[float]) -> None:
-        """Turn the joints towards their angles."""
-        pybullet.setJointMotorControlArray(
-            self.body,
-            self._motors,
-            pybullet.POSITION_CONTROL,
-            targetPositions=[middle + self.REACH * each for middle, each in zip(self._stance, action, strict=True)],
-            forces=[self.TORQUE * self.varied["motor_strength"]] * len(action),
-            physicsClientId=self.client,
-        )
 
     def has_fallen(self) -> bool:
         """Return True if the trunk is low or tilted."""

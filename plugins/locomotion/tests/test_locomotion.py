@@ -78,7 +78,7 @@ def test_robots_have_the_classic_sizes(name, sizes, envs):
 def test_the_data_sheet_says_from_where_the_height_counts(name, envs):
     env = envs(name)
     observation, _ = env.reset(seed=0)
-    sheet = "less that of the start" if observation[0] == 0 else f"less {env.start_height:g} m"
+    sheet = "less that of the start" if observation[0] == 0 else f"less {env.first_height:g} m"
     assert f"height of the torso, {sheet}" in type(env).__doc__
 
 
@@ -90,9 +90,9 @@ def test_joints_start_at_rest_within_a_tenth_of_a_radian(name, envs):
         observation, info = env.reset(seed=seed)
         starts.append([state[0] for state in joint_states(env)])
         np.testing.assert_array_equal(observation[9 : 8 + 2 * len(env.motors) : 2], 0.0)
-        assert observation[0] == pytest.approx(0.0 if env.start_height is None else env.altitude - env.start_height)
+        assert observation[0] == pytest.approx(0.0 if env.first_height is None else env.altitude - env.first_height)
         assert info["progress"] == 0.0
-    bent = np.abs(np.array(starts) - env._starts)
+    bent = np.abs(np.array(starts) - env.start_positions)
     assert 0.08 < bent.max() <= 0.1 + 1e-9
 
 
