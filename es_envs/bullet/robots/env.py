@@ -22,6 +22,8 @@ SPEED_SCALE = 0.5  # of the base [s/m]
 TURN_SCALE = 0.25  # of the base [s/rad]
 JOINT_SPEED = 10.0  # that is observed as 1 where the model does not say a sensible limit [rad/s or m/s]
 SENSIBLE = 100.0  # limits above it limit nothing [rad/s or m/s]
+OBSERVED = ("up", "velocity", "turning", "positions", "speeds", "contacts", "action")
+OF_A_FREE_BASE = ("up", "velocity", "turning")
 HOLDING = 1000.0  # force with which joints that are not driven hold their positions [N m or N]
 
 
@@ -38,18 +40,17 @@ class RobotEnv(BulletEnv):
     force, that of ``motors`` at 1. Values beyond the bounds are clipped.
 
     ## Observations
-    ``Box(-5, 5, (n,), float32)``, clipped to the bounds, in this order:
+    ``Box(-5, 5, (n,), float32)``, clipped to the bounds: those of ``observed``, in its order, then the task's.
 
-    | what | numbers | scaled by |
-    |---|---|---|
-    | of a free base: which way is up, in its own frame | 3 | 1 |
-    | its velocity, in its own frame [m/s] | 3 | 0.5 |
-    | its angular velocity, in its own frame [rad/s] | 3 | 0.25 |
-    | each motor's joint: its position, from -1 to 1 between its limits; without limits, its angle / π | motors | |
-    | each motor's joint: its speed | motors | its limit, or 10 |
-    | for each of ``contacts``, 1 if it touches the floor | contacts | |
-    | the last action | motors | |
-    | what the task adds | | |
+    | name | what | numbers | scaled by |
+    |---|---|---|---|
+    | ``up`` | which way is up, in the base's frame; of a free base | 3 | 1 |
+    | ``velocity`` | the base's velocity, in its own frame [m/s]; of a free base | 3 | 0.5 |
+    | ``turning`` | the base's angular velocity, in its own frame [rad/s]; of a free base | 3 | 0.25 |
+    | ``positions`` | of each motor's joint, -1 to 1 between its limits; without limits, its angle / π | motors | |
+    | ``speeds`` | of each motor's joint | motors | its limit, or 10 |
+    | ``contacts`` | 1 for each of ``contacts`` that touches the floor, else 0 | contacts | |
+    | ``action`` | the last action | motors | |
 
     ## Reward, end, info
     The task's. ``info`` also holds the base's ``position`` (x, y) [m].
@@ -108,6 +109,8 @@ class RobotEnv(BulletEnv):
     """Joints that move freely. All others that are not driven hold their positions."""
     mimics: ClassVar[Mapping[str, tuple[str, float, float]]] = {}
     """Joints that follow others: by name, the joint that is followed, a factor and an offset [rad or m]."""
+    observed: ClassVar[Sequence[str]] = OBSERVED
+    """What the policy sees of the robot, by the names above."""
     contacts: ClassVar[Sequence[str]] = ()
     """Links whose touch of the floor is observed."""
     self_collision: ClassVar[bool] = True
@@ -116,8 +119,8 @@ class RobotEnv(BulletEnv):
     """Whether links on fixed joints become parts of the links that they are fastened to (URDF and xacro)."""
     inertia_from_file: ClassVar[bool] = True
     """Whether inertias are the file's; else Bullet computes them from the collision shapes."""
-    friction: ClassVar[float] = 0.8
-    """The floor's friction."""
+    friction: ClassVar[float] = 1.0
+    """The floor's friction, by which Bullet multiplies that of a link, 0.5 unless the model says otherwise."""
     restitution: ClassVar[float] = 0.0
     """How much of its speed what falls onto the floor keeps."""
     engine: ClassVar[Mapping[str, Any]] = {"numSolverIterations": 20}
@@ -126,9 +129,12 @@ class RobotEnv(BulletEnv):
     def __init__(self, **options: Any) -> None:
         require_one_of("control", self.control, ("position", "velocity", "torque"))
         require_one_of("base", self.base, ("free", "fixed"))
+        for name in self.observed:
+            require_one_of("observed", name, OBSERVED)
         if not self.motors:
             raise ArgumentError(f"{type(self).__name__}.motors: a robot needs a joint that is driven")
         self.task = copy.copy(self.task)
+        self._seen = [name for name in self.observed if self.base == "free" or name not in OF_A_FREE_BASE]
         self.observation_space = spaces.Box(-BOUND, BOUND, (self.size() + self.task.size(self),), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (len(self.motors),), np.float32)
         super().__init__(**options)
@@ -136,7 +142,9 @@ class RobotEnv(BulletEnv):
     @classmethod
     def size(cls) -> int:
         """Number of observations of the robot itself, without the task's."""
-        return (9 if cls.base == "free" else 0) + 3 * len(cls.motors) + len(cls.contacts)
+        sizes = {name: 3 if cls.base == "free" else 0 for name in OF_A_FREE_BASE}
+        sizes |= dict.fromkeys(("positions", "speeds", "action"), len(cls.motors)) | {"contacts": len(cls.contacts)}
+        return sum(sizes[name] for name in cls.observed)
 
     def build(self) -> None:
         """Load a floor without end and the robot, put it into its pose, and let the task add what it needs."""
@@ -437,29 +445,42 @@ class RobotEnv(BulletEnv):
     def sense(self) -> list[float]:
         """Read base, joints and contacts into attributes, and return what is observed of them."""
         client, body = self.client, self.body
-        values: list[float] = []
         self.place_of_base, turn = pybullet.getBasePositionAndOrientation(body, client)
         self.base_velocity, turning = pybullet.getBaseVelocity(body, client)
         matrix = pybullet.getMatrixFromQuaternion(turn)
         self.up = matrix[6:9]
         self.heading = math.atan2(matrix[3], matrix[0])
-        if self.base == "free":
-            values += self.up
-            values += (SPEED_SCALE * each for each in _turned(matrix, self.base_velocity))
-            values += (TURN_SCALE * each for each in _turned(matrix, turning))
         states = pybullet.getJointStates(body, self._motors, client)
         self.joint_positions = [state[0] for state in states]
         self.joint_speeds = [state[1] for state in states]
-        values += (
-            ((position if limited else math.remainder(position, 2 * math.pi)) - middle) / half
+        touched = {point[3] for point in pybullet.getContactPoints(body, self.floor, physicsClientId=client)}
+        self.touching = [float(link in touched) for link in self._contacts]
+        values: list[float] = []
+        for name in self._seen:
+            if name == "up":
+                values += self.up
+            elif name == "velocity":
+                values += (SPEED_SCALE * each for each in _turned(matrix, self.base_velocity))
+            elif name == "turning":
+                values += (TURN_SCALE * each for each in _turned(matrix, turning))
+            elif name == "positions":
+                values += self._relative_positions()
+            elif name == "speeds":
+                values += (rate * scale for rate, scale in zip(self.joint_speeds, self._joint_speeds, strict=True))
+            elif name == "contacts":
+                values += self.touching
+            else:
+                values += self.last_action
+        return values
+
+    def _relative_positions(self) -> list[float]:
+        turn = 2 * math.pi
+        return [
+            ((position if limited else math.remainder(position, turn)) - middle) / half
             for position, limited, (middle, half) in zip(
                 self.joint_positions, self._has_limits, self._joint_ranges, strict=True
             )
-        )
-        values += (rate * scale for rate, scale in zip(self.joint_speeds, self._joint_speeds, strict=True))
-        touched = {point[3] for point in pybullet.getContactPoints(body, self.floor, physicsClientId=client)}
-        self.touching = [float(link in touched) for link in self._contacts]
-        return [*values, *self.touching, *self.last_action]
+        ]
 
     def outcome(self) -> tuple[float, bool]:
         """Ask the task."""

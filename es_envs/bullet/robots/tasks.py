@@ -202,12 +202,13 @@ class Reach(Task):
         self._ranges = robot.motor_ranges(self.spread)
         low, high = np.transpose(self._ranges)
         poses = np.random.default_rng(0).uniform(low, high, (200, len(low)))
-        tips = np.array([self._tip_at(robot, pose) for pose in poses.tolist()])
+        tips = np.array([self.tip_at(robot, pose) for pose in poses.tolist()])
         robot.put_joints(robot.start_positions)
         self.span = float(np.linalg.norm(tips.max(axis=0) - tips.min(axis=0))) / 2
         self._nearest = self.span / 4 if self.nearest is None else self.nearest
 
-    def _tip_at(self, robot: "RobotEnv", pose: Sequence[float]) -> Point:
+    def tip_at(self, robot: "RobotEnv", pose: Sequence[float]) -> Point:
+        """Put the motors' joints into a pose [rad or m], and return where the tip is then [m]."""
         robot.put_joints(pose)
         return robot.point(self._link, self._point)
 
@@ -220,9 +221,13 @@ class Reach(Task):
         start = robot.read_joints()
         first = robot.point(self._link, self._point)
         low, high = np.transpose(self._ranges)
+        self.target = first
         for _ in range(TRIES):
-            self.target = self._tip_at(robot, robot.np_random.uniform(low, high).tolist())
-            if math.dist(self.target, first) >= self._nearest and not robot.is_colliding():
+            tip = self.tip_at(robot, robot.np_random.uniform(low, high).tolist())
+            if math.dist(tip, first) > math.dist(self.target, first):
+                self.target = tip  # the farthest, if there is none that is far enough and free
+            if math.dist(tip, first) >= self._nearest and not robot.is_colliding():
+                self.target = tip
                 break
         robot.put_joints(start)
         self._distance = self._first_distance = max(math.dist(self.target, first), 1e-6)

@@ -68,7 +68,7 @@ class RunnerEnv(RobotEnv):
     action_repeat = 1
     gravity = -9.8
     engine = {"contactERP": 0.9, "numSolverIterations": 5, "numSubSteps": 4}
-    restitution = 0.5
+    friction, restitution = 0.8, 0.5
     start_noise = 0.1
     merge_fixed = inertia_from_file = False
     torso: ClassVar[str] = ""
