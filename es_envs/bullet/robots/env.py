@@ -142,7 +142,7 @@ class RobotEnv(BulletEnv):
     @classmethod
     def size(cls) -> int:
         """Number of observations of the robot itself, without the task's."""
-        sizes = {name: 3 if cls.base == "free" else 0 for name in OF_A_FREE_BASE}
+        sizes = dict.fromkeys(OF_A_FREE_BASE, 3 if cls.base == "free" else 0)
         sizes |= dict.fromkeys(("positions", "speeds", "action"), len(cls.motors)) | {"contacts": len(cls.contacts)}
         return sum(sizes[name] for name in cls.observed)
 
