@@ -34,29 +34,18 @@ class RobotEnv(BulletEnv):
     works. The model's fixed links are merged into those that they are fastened to, which makes a step several times as
     fast, and joints that mimic others follow them.
 
-    ## Actions
-    ``Box(-1, 1, (motors,), float32)``, one for each motor: with "position" control a target around the joint's start,
-    ``reach`` away at 1 and -1, within the joint's limits; with "velocity" a speed, ``speed`` at 1; with "torque" a
-    force, that of ``motors`` at 1. Values beyond the bounds are clipped.
-
-    ## Observations
-    ``Box(-5, 5, (n,), float32)``, clipped to the bounds: those of ``observed``, in its order, then the task's.
-
-    | name | what | numbers | scaled by |
-    |---|---|---|---|
-    | ``up`` | which way is up, in the base's frame; of a free base | 3 | 1 |
-    | ``velocity`` | the base's velocity, in its own frame [m/s]; of a free base | 3 | 0.5 |
-    | ``turning`` | the base's angular velocity, in its own frame [rad/s]; of a free base | 3 | 0.25 |
-    | ``positions`` | of each motor's joint, -1 to 1 between its limits; without limits, its angle / π | motors | |
-    | ``speeds`` | of each motor's joint | motors | its limit, or 10 |
-    | ``contacts`` | 1 for each of ``contacts`` that touches the floor, else 0 | contacts | |
-    | ``action`` | the last action | motors | |
-
-    ## Reward, end, info
-    The task's. ``info`` also holds the base's ``position`` (x, y) [m].
-
-    ## Start
-    The pose, with each motor's joint moved by up to ``start_noise``.
+    * **Actions**: ``Box(-1, 1, (motors,), float32)``, one for each motor: with "position" control a target around the
+      joint's start, ``reach`` away at 1 and -1, within the joint's limits; with "velocity" a speed, ``speed`` at 1; with
+      "torque" a force, that of ``motors`` at 1. Values beyond the bounds are clipped.
+    * **Observations**: ``Box(-5, 5, (n,), float32)``, clipped to the bounds: those of ``observed``, in its order, then
+      the task's. There are ``up``, which way is up; ``velocity`` [2 m/s]; ``turning``, the angular velocity [4 rad/s]
+      (these three are of a free base, in its own frame, three numbers each); ``positions`` of the motors' joints, from
+      -1 to 1 between their limits, without limits the angle / π; their ``speeds``, as shares of the joint's limit, or
+      [10 rad/s or m/s]; ``contacts``, for each of the attribute of this name 1 if it touches the floor, else 0; and
+      ``action``, the last one.
+    * **Reward and end**: the task's.
+    * **Start**: ``start_pose``, with each motor's joint moved by up to ``start_noise``.
+    * **Info**: the task's, and the base's ``position`` (x, y) [m].
 
     Args:
         **options: see ``BulletEnv``.
