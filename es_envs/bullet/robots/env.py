@@ -35,8 +35,8 @@ class RobotEnv(BulletEnv):
     fast, and joints that mimic others follow them.
 
     * **Actions**: ``Box(-1, 1, (motors,), float32)``, one for each motor: with "position" control a target around the
-      joint's start, ``reach`` away at 1 and -1, within the joint's limits; with "velocity" a speed, ``speed`` at 1; with
-      "torque" a force, that of ``motors`` at 1. Values beyond the bounds are clipped.
+      joint's start, ``reach`` away at 1 and -1, within the joint's limits; with "velocity" a speed, ``speed`` at 1;
+      with "torque" a force, that of ``motors`` at 1. Values beyond the bounds are clipped.
     * **Observations**: ``Box(-5, 5, (n,), float32)``, clipped to the bounds: those of ``observed``, in its order, then
       the task's. There are ``up``, which way is up; ``velocity`` [2 m/s]; ``turning``, the angular velocity [4 rad/s]
       (these three are of a free base, in its own frame, three numbers each); ``positions`` of the motors' joints, from
