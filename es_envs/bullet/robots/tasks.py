@@ -79,31 +79,42 @@ class _OnItsFeet(Task):
 class Walk(_OnItsFeet):
     """Get ahead along x without falling.
 
-    It adds the sine and the cosine of the angle from straight ahead to the heading. The reward is the speed along x,
-    and 0.5 for each step without a fall, less 0.05 for the mean of the squared actions. It ends with a fall.
-    ``info`` has ``walked``, the way along x since the start [m].
+    It adds the sine and the cosine of the angle from straight ahead to the heading, and those of a clock that turns
+    once a stride, so that a policy without memory can step in time. The reward is the speed along x [m/s], and 0.5 for
+    each step without a fall, less 0.05 times the mean of the squared actions. It ends with a fall. ``info`` has
+    ``walked``, the way along x since the start [m].
 
     Args:
+        stride: period of the clock [s]; None: there is no clock.
         lowest: share of its first height that the base must keep.
         most_tilt: how far the base may tilt from its first direction [rad].
     """
 
     ALIVE = 0.5
 
+    def __init__(self, *, stride: float | None = 0.5, lowest: float = 0.5, most_tilt: float = 1.0) -> None:
+        super().__init__(lowest=lowest, most_tilt=most_tilt)
+        self.stride = stride
+
     def size(self, robot: "RobotEnv") -> int:
-        """Two: a direction."""
-        return 2
+        """A direction, and the clock's hand."""
+        return 2 if self.stride is None else 4
 
     def place(self, robot: "RobotEnv") -> None:
         """Note where the robot starts."""
         super().place(robot)
         self.walked = self._gained = 0.0
+        self._steps = -1
 
     def observe(self, robot: "RobotEnv") -> list[float]:
-        """Sine and cosine of the heading."""
+        """Sine and cosine of the heading, and of the clock."""
         walked = robot.place_of_base[0] - self._start[0]
         self._gained, self.walked = walked - self.walked, walked
-        return [math.sin(robot.heading), math.cos(robot.heading)]
+        self._steps += 1
+        angles = [robot.heading]
+        if self.stride is not None:
+            angles.append(2 * math.pi * self._steps * robot.time_step * robot.action_repeat / self.stride)
+        return [turn(angle) for angle in angles for turn in (math.sin, math.cos)]
 
     def outcome(self, robot: "RobotEnv") -> tuple[float, bool]:
         """Speed, and whether it stands."""
