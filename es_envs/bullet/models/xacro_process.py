@@ -32,9 +32,9 @@ def main() -> None:
     try:
         import xacro
     except ImportError:
-        sys.exit("xacro is not installed: `pip install xacro`")
+        sys.exit('the package xacro is not installed: `pip install "es-envs[xacro]"`')
     try:
         document = xacro.process_file(str(file))
     except Exception as error:  # noqa: BLE001  (whatever an expression raises)
-        sys.exit(f"{type(error).__name__}: {error}")
+        sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())}")
     sys.stdout.write(document.toprettyxml(indent=" "))
