@@ -173,11 +173,12 @@ class Reach(Task):
     """Bring a point of the robot, its tip, to a target.
 
     Targets are where the tip is in random positions of the motors' joints in which the robot touches neither itself nor
-    the floor, at least ``nearest`` away from where it starts. It adds the way from the tip to the target (x, y, z) and
-    the target (x, y, z), both scaled by how far the robot reaches. The reward of a step is the share of the first
-    distance that it gains, and -0.01 times the share that is left, so that sooner is better. ``info`` has ``distance``,
-    from the tip to the target [m], ``closed``, the share of the first distance that is gained, and ``is_success``:
-    whether the tip is now within ``close``.
+    the floor, at least ``nearest`` away from where it starts. It adds the way from the tip to the target (x, y, z), as a
+    share of how far the robot reaches. With "velocity" control, this is all that a policy needs, and it learns soonest
+    if it sees nothing else (``observed = ()``): to turn each joint in proportion to the way closes the loop, wherever
+    the target is. The reward of a step is the share of the first distance that it gains, and -0.01 times the share
+    that is left, so that sooner is better. ``info`` has ``distance``, from the tip to the target [m], ``closed``, the
+    share of the first distance that is gained, and ``is_success``: whether the tip is now within ``close``.
 
     Args:
         tip: name of the link.
@@ -201,15 +202,14 @@ class Reach(Task):
         self.tip, self.offset, self.nearest, self.close, self.spread = tip, offset, nearest, close, spread
 
     def size(self, robot: "RobotEnv") -> int:
-        """Six: the way to the target, and the target."""
-        return 6
+        """Three: the way to the target."""
+        return 3
 
     def build(self, robot: "RobotEnv") -> None:
         """Find the tip, and how far the robot reaches."""
         self._link, base_offset = robot.find_link(self.tip)
         (x, y, z), (dx, dy, dz) = base_offset, self.offset
         self._point = x + dx, y + dy, z + dz
-        self._first = robot.point(self._link, self._point)
         self._ranges = robot.motor_ranges(self.spread)
         low, high = np.transpose(self._ranges)
         poses = np.random.default_rng(0).uniform(low, high, (200, len(low)))
@@ -248,12 +248,11 @@ class Reach(Task):
             )
 
     def observe(self, robot: "RobotEnv") -> list[float]:
-        """The way to the target, and the target."""
+        """The way to the target."""
         tip = robot.point(self._link, self._point)
-        way = [(a - b) / self.span for a, b in zip(self.target, tip, strict=True)]
         distance = math.dist(self.target, tip)
         self._gained, self._distance = self._distance - distance, distance
-        return [*way, *((a - b) / self.span for a, b in zip(self.target, self._first, strict=True))]
+        return [(a - b) / self.span for a, b in zip(self.target, tip, strict=True)]
 
     def outcome(self, robot: "RobotEnv") -> tuple[float, bool]:
         """What is gained and what is left."""
