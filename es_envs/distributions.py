@@ -56,6 +56,9 @@ def distributions_of(package: str) -> set[str]:
     names = set()
     for each in importlib.metadata.distributions():
         with suppress(Exception):
+            record = each.read_text("RECORD")
+            if record is not None and package not in record:  # to parse all of them takes as long as a small run
+                continue
             declared = (each.read_text("top_level.txt") or "").split()
             files = each.files or ()
             inferred = (file.parts[0] if len(file.parts) > 1 else inspect.getmodulename(file) for file in files)
