@@ -62,6 +62,13 @@ FAILING_RUN = {
 """Settings of a run in ``small_envs.Failing``: with all that differs from candidate to candidate."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Leave neighbouring tests to one process: they share the runs and the forker of their module."""
+    if config.getoption("numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 def pytest_addoption(parser):
     """Take turns: ``--part K/N``."""
     parser.addoption(
