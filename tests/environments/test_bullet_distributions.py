@@ -84,6 +84,13 @@ def test_lists_of_files_that_do_not_name_the_module_are_not_parsed(monkeypatch):
     assert "numpy" not in parsed
 
 
+def test_a_distribution_whose_files_are_elsewhere_says_what_it_contains(tmp_path, monkeypatch):
+    installed(tmp_path, "es-bullet")
+    (tmp_path / "es_bullet-9.9.dist-info" / "RECORD").write_text("__editable__.es_bullet.pth,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "es-bullet" in bullet_distributions()
+
+
 @pytest.mark.parametrize("name", BULLET)
 def test_a_plugin_lacks_nothing_where_another_distribution_has_the_module(tmp_path, monkeypatch, name):
     pytest.importorskip("pybullet")
