@@ -189,7 +189,7 @@ def require_gone(marked, seconds=5):
         time.sleep(0.02)
 
 
-def wait_until(condition, process, *, seconds=60):
+def wait_until(condition, process, *, seconds=120):
     """Wait until ``condition()`` holds; fail once the process has ended, or the time is up."""
     deadline = time.monotonic() + seconds
     while not condition():
