@@ -57,11 +57,18 @@ def distributions_of(package: str) -> set[str]:
     for each in importlib.metadata.distributions():
         with suppress(Exception):
             declared = (each.read_text("top_level.txt") or "").split()
-            files = each.files or ()
-            inferred = (file.parts[0] if len(file.parts) > 1 else inspect.getmodulename(file) for file in files)
-            if package in (declared or inferred):
+            if package in (declared or _top_level(each, package)):
                 names.add(each.metadata["Name"])
     return names
+
+
+def _top_level(found: Distribution, package: str) -> set[str | None]:
+    """Top-level packages and modules of a distribution, or none if its list of files has nothing like ``package``."""
+    record = found.read_text("RECORD")
+    if record is not None and package not in record:  # to parse every list would take longer than a small run
+        return set()
+    files = found.files or ()
+    return {file.parts[0] if len(file.parts) > 1 else inspect.getmodulename(file) for file in files}
 
 
 def _name_in(folder: str) -> str:

@@ -25,6 +25,9 @@ from es_envs import EnvDefinition, registry
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS))
 
+# Tests start processes by the hundred, and each would compile anew all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell: what tests start would ignore it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -59,27 +62,33 @@ FAILING_RUN = {
 """Settings of a run in ``small_envs.Failing``: with all that differs from candidate to candidate."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Leave neighbouring tests to one process: they share the runs and the forker of their module."""
+    if config.getoption("numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 def pytest_addoption(parser):
     """Take turns: ``--part K/N``."""
     parser.addoption(
         "--part",
         type=lambda text: [int(number) for number in text.split("/", 1)],
         metavar="K/N",
-        help="of the long tests, only every Nth, beginning with number K modulo N: N such parts are all of them",
+        help="of the selected tests, only every Nth, beginning with number K modulo N: N such parts are all of them",
     )
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k have selected
 def pytest_collection_modifyitems(config, items):
-    """Give slow and long tests more than the usual time, and leave out long ones of which it is not the turn."""
+    """Give slow and long tests more than the usual time, and leave out those of which it is not the turn."""
     for item in items:
         if item.get_closest_marker("slow") or item.get_closest_marker("long"):
             item.add_marker(pytest.mark.timeout(900))
     if part := config.getoption("part"):
         turn, parts = part
-        long = [item for item in items if item.get_closest_marker("long")]
-        others = {item for place, item in enumerate(long) if place % parts != turn % parts}
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+        config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if (place - turn) % parts])
+        items[:] = items[turn % parts :: parts]
 
 
 # Words of errors by the module that is not installed here, such as Bullet for the newest Python.
@@ -180,7 +189,7 @@ def require_gone(marked, seconds=5):
         time.sleep(0.02)
 
 
-def wait_until(condition, process, *, seconds=60):
+def wait_until(condition, process, *, seconds=120):
     """Wait until ``condition()`` holds; fail once the process has ended, or the time is up."""
     deadline = time.monotonic() + seconds
     while not condition():

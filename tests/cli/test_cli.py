@@ -229,8 +229,9 @@ def test_help_of_train_names_a_dozen_options(capsys):
     named = [line.split()[0] for line in lines if line.startswith("  --")]
     shown = {"seed", "seeds", "workers", "run-dir", "generations", "max-seconds", "strategy", "population-size",
              "sigma", "learning-rate", "policy", "fitness"}  # fmt: skip
-    assert sorted(named) == sorted({*(f"--{name}" for name in shown), "--config", "--quiet", "--json", "--help-all"})
-    assert lines[-1] == "All settings: `es-envs train --help-all`"
+    assert {*(f"--{name}" for name in shown), "--config", "--quiet", "--json", "--help-all"} <= {*named}
+    assert len(named) <= 20
+    assert "All settings: `es-envs train --help-all`" in lines
 
 
 def test_help_of_the_program_arranges_all_commands_in_groups(capsys):
@@ -445,9 +446,9 @@ def test_a_reader_that_leaves_early_is_no_error():
 def test_demo_trains_scores_and_films(capsys, tmp_path):
     captured = results(capsys, "demo", "--run-dir", tmp_path / "demo", "--width", 96, "--height", 64)
     assert "fitness 500.00" in captured.out
-    film = captured.out.strip().splitlines()[-1].removeprefix("film: ")
-    assert film == str(tmp_path / "demo" / "videos" / "CartPoleBullet-v0.mp4")
-    assert (tmp_path / "demo" / "videos" / "CartPoleBullet-v0.mp4").stat().st_size > 1000
+    film = tmp_path / "demo" / "videos" / "CartPoleBullet-v0.mp4"
+    assert f"film: {film}" in captured.out.splitlines()
+    assert film.stat().st_size > 1000
     assert "generation" in captured.err
 
 

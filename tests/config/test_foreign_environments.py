@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from conftest import first_fast
 
 from es_core import RolloutError, train
 from es_core.cli import main
@@ -119,10 +120,10 @@ def test_an_environments_interrupt_in_a_copy_is_no_ctrl_c(register, tiny, tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore:.*a step failed")
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", first_fast(POOLS))
 def test_an_environments_interrupt_is_no_ctrl_c_to_a_command(pool, register, tmp_path, capsys):
     env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "KeyboardInterrupt"})
-    words = ["train", env_id, "--pool", pool, "--generations", "1", "--population-size", "4", "--policy", "mlp"]
+    words = ["train", env_id, "--pool", pool, "--generations", "1", "--population-size", "2", "--policy", "mlp"]
     assert main([*words, "--run-dir", str(tmp_path / "run")]) == 1
     assert "KeyboardInterrupt: raise KeyboardInterrupt, in line" in capsys.readouterr().err
 

@@ -3,7 +3,7 @@
 import platform
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import Distribution, version
 from itertools import product
 from pathlib import Path
 
@@ -74,6 +74,21 @@ def test_two_distributions_that_overwrite_each_other_are_both_found(tmp_path, mo
     installed(tmp_path, other)
     monkeypatch.syspath_prepend(tmp_path)
     assert bullet_distributions() == sorted(BULLET)
+
+
+def test_lists_of_files_that_do_not_name_the_module_are_not_parsed(monkeypatch):
+    """A run begins with this: to parse all lists took as long as the rest of a small run."""
+    parsed = []
+    monkeypatch.setattr(Distribution, "files", property(lambda found: parsed.append(found.metadata["Name"])))
+    bullet_distributions()
+    assert "numpy" not in parsed
+
+
+def test_a_distribution_whose_files_are_elsewhere_says_what_it_contains(tmp_path, monkeypatch):
+    installed(tmp_path, "es-bullet")
+    (tmp_path / "es_bullet-9.9.dist-info" / "RECORD").write_text("__editable__.es_bullet.pth,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "es-bullet" in bullet_distributions()
 
 
 @pytest.mark.parametrize("name", BULLET)

@@ -420,7 +420,7 @@ def test_signals_that_reach_the_workers_too_end_a_run_in_order(number, code, tmp
         _, said = process.communicate(timeout=30)
         assert process.returncode == code, said
         require_gone(marked)
-    assert said.splitlines()[-2] == "terminated"
+    assert "terminated" in said.splitlines()
     assert "a worker is" not in said
 
 

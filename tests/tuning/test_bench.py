@@ -41,9 +41,9 @@ def test_the_fewest_workers_that_are_nearly_as_fast_are_recommended(speeds, work
 def test_the_command_shows_speeds_and_the_shares_of_a_step(wander, capsys):
     assert main(["bench", wander, "--seconds", "0.01", "--workers", "2", "--population-size", "4"]) == 0
     shown = capsys.readouterr()
-    rows = [line.split() for line in shown.out.splitlines()[1:3]]
-    assert [row[0] for row in rows] == ["1", "2"]
-    assert rows[0][-1] == "1.0"
+    rows = [line.split() for line in shown.out.splitlines() if re.match(r" *\d", line)]
+    assert [row[0] for row in rows][:2] == ["1", "2"]
+    assert "1.0" in rows[0]
     shares = [int(share) for share in re.findall(r"\((\d+) %\)", shown.out)]
     assert sum(shares) == pytest.approx(100, abs=2)  # each is rounded
     assert re.search(r"Recommended: --workers [12],", shown.err)
