@@ -2,6 +2,7 @@ import dataclasses
 import itertools
 import json
 import math
+import time
 
 import numpy as np
 import pytest
@@ -204,6 +205,12 @@ def test_a_generation_is_counted_as_documented(whole):
     assert whole.checkpoint.parameter_hash == last.parameter_hash
 
 
+def test_generations_take_no_longer_than_their_run(walk, tiny, tmp_path):
+    began = time.perf_counter()
+    run = train(walk, run_dir=tmp_path / "run", **tiny)
+    assert 0 < sum(stats.seconds for stats in run.history) <= time.perf_counter() - began
+
+
 def test_a_run_folder_holds_what_is_documented(whole):
     names = {path.name for path in whole.directory.iterdir()}
     assert names >= {"config.json", "metrics.jsonl", "checkpoints", "best.safetensors", "tensorboard"}
@@ -336,6 +343,7 @@ def test_a_run_that_ends_scores_its_best_centre_once_more(whole, tmp_path):
     scores = (last.evaluation, last.confirmation, last.final)
     assert last.evaluation_steps == sum(score.steps for score in scores if score is not None)
     assert last.search_steps == last.total_steps - last.evaluation_steps == whole.history[-2].total_steps
+    assert whole.history[-2].search_steps == whole.history[-2].total_steps
     stopped = small_run(tmp_path / "r", on_generation=lambda stats: stats.generation < 2, generations=6,
                         observation_normalization=True)  # fmt: skip
     assert stopped.best_score[1] == stopped.history[stopped.best_score[0]].confirmation
