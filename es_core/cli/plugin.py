@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command
-from es_core.cli.output import command_line, log, print_json, print_result
+from es_core.cli.output import command_line, log, log_next, print_json, print_result
 from es_core.cli.robots import add_packages, packages_of, proposal_as_json, show_proposal
+from es_core.formatting import shell_line
 
 if TYPE_CHECKING:
     from es_envs.scaffold.plugin import NewPlugin
@@ -22,6 +23,7 @@ def add(commands: Any) -> None:
         "new",
         _new,
         "write a plugin to start from: an environment, its fitness and its tests, in a new folder",
+        examples=("my-rover", "my-maze --gymnasium  # without Bullet"),
     )
     sub.add_argument("name", metavar="NAME", help="name of the distribution and its folder, such as my-rover")
     kind = sub.add_mutually_exclusive_group()
@@ -104,10 +106,12 @@ def _new_robot(options: argparse.Namespace) -> None:
 
 
 def _show_next(plugin: "NewPlugin") -> None:
-    log("it is ready to use; next:")
-    log(f"  cd {plugin.folder}")
-    log('  pip install -e ".[test]"')
-    log("  pytest")
-    for command in (("check", plugin.env_id), ("train", plugin.env_id)):
-        log(f"  {command_line(*command)}")
-    log("  es-envs record RUN        # the folder that train prints")
+    log("It is ready to use.")
+    log_next(
+        shell_line(["cd", str(plugin.folder)]),
+        'pip install -e ".[test]"',
+        "pytest",
+        command_line("check", plugin.env_id),
+        command_line("train", plugin.env_id),
+        "es-envs record RUN  # the folder that train prints",
+    )

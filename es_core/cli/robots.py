@@ -108,7 +108,9 @@ def _show_card(model: "Model") -> None:
     ]
     if joints:
         print_result("")
-        print_table([("joint", "kind", "limits [rad or m]", "effort", "velocity", "mimics"), *joints], names=0)
+        print_table(
+            [("joint", "kind", "limits [rad or m]", "effort", "velocity", "mimics"), *joints], headed=True, names=0
+        )
     for finding in model.findings:
         print_result("")
         print_result(finding)

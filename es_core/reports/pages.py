@@ -42,6 +42,7 @@ class Mark:
         distant: the rule has its name in the chart; where it is far from all curves, the name is at the edge, and
             the curves are not squeezed to show the rule.
         dots: draw dots instead of a line.
+        thin: a thin line behind the others, without an entry in the legend.
     """
 
     label: str
@@ -53,6 +54,7 @@ class Mark:
     rule: float | None = None
     distant: bool = False
     dots: bool = False
+    thin: bool = False
 
     @property
     def empty(self) -> bool:
@@ -71,6 +73,7 @@ class Chart:
         note: explanation of how to read it.
         marks: its marks, from back to front.
         limits: ends of the vertical axis; None: fitted to the marks.
+        percent: its values are shares, and shown in percent.
         is_diagnostic: it is for those who know the strategy: a report folds it in.
     """
 
@@ -79,6 +82,7 @@ class Chart:
     note: str
     marks: tuple[Mark, ...]
     limits: tuple[float, float] | None = None
+    percent: bool = False
     is_diagnostic: bool = False
 
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import pairwise
+from types import SimpleNamespace
 
 import imageio.v2 as imageio
 import numpy as np
@@ -20,8 +21,11 @@ from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
 from es_core.video.camera_paths import camera_path
 from es_core.video.captions import Caption, Inset, Label, captioned, draw_progress
+from es_core.video.clips import readout
 from es_core.video.layout import alone, caption_height, frame_size, grid
+from es_core.video.options import FilmOptions
 from es_core.video.renderer import Renderer, Scene, ScoredEpisode
+from es_envs import Episode
 from es_envs.bullet.camera import Camera, View
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
@@ -475,6 +479,10 @@ def test_the_command_line_says_whose_fitness_is_which(run, returned, tmp_path, c
     assert line == "generation 0: {}; generation 2: {}".format(*fitnesses())
     line = said("--generation", 1, "--population", 2)
     assert line == "generation 1, candidate 0: {}; generation 1, candidate 1: {}".format(*fitnesses())
+    line = said("--episodes", 8)
+    found = sorted(map(float, fitnesses()))
+    low, middle, high = (f"{number:.2f}" for number in (found[0], (found[3] + found[4]) / 2, found[-1]))
+    assert line.endswith(f"the 8 filmed episodes: {low} at least, {middle} in the middle, {high} at most")
     line = said("--compare", returned.directory)
     assert line == "CartPoleBullet-v0: episode_length {}; läuft: episode_return {}".format(*fitnesses())
 
@@ -695,3 +703,44 @@ def test_a_fixed_camera_sees_all_targets_with_room_around_them(along, size):
     for pixels, length in ((column / depth, size[0]), (row / depth, size[1])):
         assert length / 20 < pixels.min()
         assert pixels.max() < length * 19 / 20
+
+
+@pytest.mark.parametrize(
+    ("measured", "ending"),
+    [
+        ({"truncated": True, "total_reward": 40.0}, "held to the end"),
+        ({"truncated": True, "final_info": {"is_success": True}}, "held to the end"),
+        ({"truncated": True, "total_reward": -40.0}, "time is up"),
+        ({"terminated": True, "final_info": {"is_success": True}}, "finished"),
+        ({"terminated": True, "total_reward": 40.0}, "ended"),
+        ({"truncated": True, "total_reward": 40.0, "final_info": {"ending": "fell"}}, "fell"),
+    ],
+)
+def test_a_perfect_episode_is_held_to_the_end(measured, ending):
+    how = {"seed": 0, "length": 40, "total_reward": 0.0, "terminated": False, "truncated": False}
+    assert Episode(**how | measured).ending == ending
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("time", ("0.5 s", "1.0 s", "1.5 s", "2.0 s")),
+        ("distance", ("0.0 m   0.0 m/s", "1.0 m   2.0 m/s", "2.0 m   2.0 m/s", "3.0 m   2.0 m/s")),
+        (None, ()),
+    ],
+)
+def test_runners_have_their_distance_and_speed_and_races_a_stopwatch(kind, texts):
+    cameras = tuple(Camera(target=(number, 0.0, 0.0), distance=1.0, yaw=0.0, pitch=0.0) for number in range(4))
+    episode = Episode(seed=0, length=4, total_reward=0.0, terminated=True, truncated=False)
+    scored = ScoredEpisode(episode=episode, fitness=(0.0,) * 4, cameras=cameras)
+    renderer = SimpleNamespace(free_camera=SimpleNamespace(readout=kind), rate=4.0, scene=SimpleNamespace(speed=2.0))
+    assert readout(renderer, scored) == texts
+    frame = np.full((240, 320, 3), 200, np.uint8)
+    bare = Caption(titles=("",), scores=("",), subject="")
+    corner = captioned(frame, replace(bare, readout=texts), 3)[:60, :160]
+    assert (corner < 200).any() == bool(texts)
+
+
+def test_a_grid_is_twice_as_wide_as_other_films():
+    assert FilmOptions(layout="grid").arrange(4, apart=False).size == (1280, 960)
+    assert FilmOptions().arrange(1, apart=False).size == (640, 480)
