@@ -60,23 +60,25 @@ def test_a_run_without_such_settings_has_no_rules():
     assert rules_of(decided=()).states == {}
 
 
-def test_every_rule_has_a_name_and_a_first_state_that_it_accepts():
-    settings = {"restarts": 1, "steps_per_generation": 100, "episode_cap": "growing", "curriculum": 1.0,
-                "randomize": {"x": [0, 1]}}  # fmt: skip
+# Settings with which a rule applies, and a state that it cannot have.
+EXAMPLES = {
+    "plateau": ({"restarts": 1}, 2),
+    "sigma_shrinking": ({}, 3),
+    "generation_steps": ({"steps_per_generation": 100}, 1),
+    "episode_cap": ({"episode_cap": "growing"}, 0),
+    "curriculum": ({"curriculum": 1.0, "randomize": {"x": [0, 1]}}, 1.1),
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
+def test_every_rule_has_a_name_and_a_first_state_that_it_accepts(rule):
+    settings, wrong = EXAMPLES[rule.name]
     rules = rules_of(**settings)
-    assert list(rules.states) == [rule.name for rule in RULES]
     assert Rules.load(rules.config, rules.states) == rules
-    with pytest.raises(ValueError, match=r"it has no state of the rules \['plateau'\]"):
-        Rules.load(rules.config, {name: state for name, state in rules.states.items() if name != "plateau"})
-    for name, wrong in (
-        ("plateau", 2),
-        ("sigma_shrinking", 3),
-        ("generation_steps", 1),
-        ("episode_cap", 0),
-        ("curriculum", 1.1),
-    ):
-        with pytest.raises(ValueError, match=f"its {name} must be"):
-            rules.with_states({name: wrong})
+    with pytest.raises(ValueError, match=rf"it has no state of the rules \['{rule.name}'\]"):
+        Rules.load(rules.config, {name: state for name, state in rules.states.items() if name != rule.name})
+    with pytest.raises(ValueError, match=f"its {rule.name} must be"):
+        rules.with_states({rule.name: wrong})
 
 
 # Plateau

@@ -162,7 +162,11 @@ class Rule(ABC):
         return False
 
     def adapt_settings(self, config: Plan, state: Any) -> Plan:
-        """Return the settings of a search that begins in this state."""
+        """Return the settings of a search that begins in this state.
+
+        The strategy is made with them when a search begins and when a run is resumed, and at no other time: a state
+        with other settings must come with ``Change.search_from``, or a resumed run would differ.
+        """
         return config
 
     def limit_population(self, population: Population, state: Any) -> Population:
