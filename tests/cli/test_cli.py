@@ -113,6 +113,15 @@ def test_train_prints_the_run_folder_and_what_to_do_next(capsys, tmp_path):
     assert (config.seed, config.generations, config.max_episode_steps) == (4, 2, 40)
 
 
+def test_a_run_that_only_paused_has_no_score_from_unseen_starts(capsys, tmp_path):
+    words = ("train", "CartPoleBullet-v0", "--run-dir", tmp_path / "r", *TINY)
+    began = results(capsys, *words, "--max-seconds", "0.001").err
+    ended = results(capsys, *words, "--continue").err
+    for err, is_unseen in ((began, False), (ended, True)):
+        (line,) = re.findall(r"best centre, of generation \d: fitness .*", err)
+        assert line.endswith("from starts that no decision has seen") == is_unseen
+
+
 # A setting as it may be typed (a flag alone: an empty text), and what it means: by its type, unless it needs its own.
 BY_TYPE = {bool: ("", True), int: ("6", 6), float: ("0.5", 0.5)}
 OWN_EXAMPLES = {

@@ -84,6 +84,43 @@ def test_what_loads_wrongly_or_not_at_all_is_a_finding_with_its_line(tmp_path, t
     assert found[kind].severity == KINDS[kind].severity
 
 
+def test_a_visual_of_a_shape_that_bullet_lacks_is_left_out(tmp_path):
+    file = tmp_path / "robot.urdf"
+    visual = "<visual><geometry><torus/></geometry></visual><visual><geometry><sphere/></geometry></visual>"
+    file.write_text(arm().replace("</link>", f"{visual}</link>", 1), encoding="utf-8")
+    model = read_model(file)
+    assert [finding.kind for finding in model.findings] == ["left-out-visual"]
+    assert ("torus" in model.text, "sphere" in model.text) == (False, True)
+
+
+def test_a_limit_of_a_joint_that_is_not_given_is_zero(tmp_path):
+    file = tmp_path / "robot.urdf"
+    for bounds, limits in (('lower="-1"', (-1.0, 0.0)), ('upper="1"', (0.0, 1.0))):
+        file.write_text(arm(joint=JOINT.replace('lower="-1" upper="1"', bounds)), encoding="utf-8")
+        assert [(joint.lower, joint.upper) for joint in read_model(file).joints] == [limits]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "limit", "upper", "is_rewritten"),
+    [
+        ("", 'range="0 90"', 1.571, True),
+        ('<compiler angle="degree"/>', 'range="0 90"', 1.571, False),
+        ('<compiler angle="radian"/>', 'range="0 90"', 90, False),
+        ("", "", None, False),
+    ],
+    ids=["degrees by default", "degrees", "radians", "no range"],
+)
+def test_angles_of_mujoco_are_written_out_only_where_none_is_said(compiler, limit, upper, is_rewritten, tmp_path):
+    file = tmp_path / "robot.xml"
+    bodies = f'<worldbody><body name="a"><joint name="j" {limit}/></body></worldbody>'
+    file.write_text(f'<mujoco model="hinge">{compiler}{bodies}</mujoco>', encoding="utf-8")
+    model = read_model(file)
+    (joint,) = model.joints
+    assert joint.upper == (None if upper is None else pytest.approx(upper, abs=1e-3))
+    assert any("<compiler> has no angle" in finding.message for finding in model.findings) == is_rewritten
+    assert model.name == "hinge"
+
+
 @pytest.mark.parametrize("use", ["visual", "collision"])
 def test_a_missing_collision_mesh_is_an_error_and_a_missing_visual_one_is_left_out(tmp_path, use):
     mesh = f'<{use}><geometry><mesh filename="package://arm/meshes/a.stl"/></geometry></{use}>'
@@ -99,6 +136,27 @@ def test_a_missing_collision_mesh_is_an_error_and_a_missing_visual_one_is_left_o
     assert [mesh.path for mesh in read_model(file, packages={"arm": tmp_path / "elsewhere"}).meshes] == [
         tmp_path / "elsewhere" / "meshes" / "a.stl"
     ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "folder"),
+    [
+        ("AMENT_PREFIX_PATH", "install/share/arm"),
+        ("ROS_PACKAGE_PATH", "install/arm"),
+        ("GZ_SIM_RESOURCE_PATH", "install/arm"),
+        ("GAZEBO_MODEL_PATH", "install/arm"),
+    ],
+)
+def test_a_package_is_found_where_ros_and_gazebo_look(variable, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv(variable, os.pathsep.join([str(tmp_path / "nothing"), str(tmp_path / "install")]))
+    mesh = tmp_path / folder / "meshes" / "a.stl"
+    mesh.parent.mkdir(parents=True)
+    mesh.write_bytes(b"\0" * 84)
+    file = tmp_path / "robots" / "robot.urdf"
+    file.parent.mkdir()
+    visual = '<visual><geometry><mesh filename="package://arm/meshes/a.stl"/></geometry></visual>'
+    file.write_text(arm().replace("</link>", f"{visual}</link>", 1), encoding="utf-8")
+    assert [found.path for found in read_model(file).meshes] == [mesh]
 
 
 @pytest.mark.parametrize("name", ["a robot.urdf", "it's.urdf", 'say "hi".urdf', "ünï.urdf"])

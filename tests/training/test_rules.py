@@ -191,13 +191,15 @@ def test_a_search_that_is_stuck_with_failing_early_begins_again_closer_to_its_be
 @pytest.mark.parametrize(
     "known",
     [
-        {"nothing": None}, {"nothing": score(-5.0)}, {"nothing": score(-20.0, length=30)}, {"from_policy": True},
+        {"nothing": None}, {"nothing": score(-5.0)}, {"nothing": score(-12.0, length=30)},
+        {"nothing": score(-100.0, length=100)}, {"from_policy": True},
         {"history": replace(EARLY, scores=[score(-10.0, length=20)] * 20)},
         {"history": replace(EARLY, scores=[score(-10.0, length=20, success=True)] * 20)},
         {"history": replace(EARLY, fitness=[float(k) for k in range(20)])},
         {"history": EARLY[1:]},
     ],
-    ids=["unknown", "nothing is better", "no longer", "a policy", "success unknown", "success", "it gains", "short"],
+    ids=["unknown", "nothing is better", "no longer", "a step costs less", "a policy",
+         "success unknown", "success", "it gains", "short"],
 )  # fmt: skip
 def test_an_early_end_that_may_be_right_changes_nothing(known):
     assert change(rules_of(), **{"history": EARLY, "nothing": NOTHING, **known}).search_from is None
