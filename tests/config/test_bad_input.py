@@ -70,6 +70,8 @@ def refused(walk, tiny, tmp_path):
         ("generations", -3, "a whole number of at least 1"),
         ("generations", 1.5, "a whole number of at least 1"),
         ("generations", True, "a whole number of at least 1"),
+        ("generations", 2**63, "a whole number of at least 1, at most 9223372036854775807, or None"),
+        ("restarts", -1, "a whole number of at least 0, at most 9"),
         ("seed", -1, "a whole number of at least 0"),
         ("seed", None, "a whole number of at least 0"),
         ("episodes_per_candidate", 0, "a whole number of at least 1"),
