@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import pickle
 import sys
 import warnings
@@ -15,6 +16,7 @@ from gymnasium import spaces
 
 import es_envs
 from es_envs.bullet import BulletEnv, Camera, bounded
+from es_envs.bullet.camera import from_light as camera_from_light
 from es_envs.display import has_display
 from es_envs.requirements import bullet_distributions
 from es_envs.wheels import how_to_get_bullet
@@ -473,6 +475,17 @@ def test_shadows_are_drawn_from_everywhere_even_from_the_ground_itself(made, pit
     env.reset(seed=0)
     camera = Camera(target=(0.0, 0.0, height), distance=4.0, yaw=30.0, pitch=pitch)
     assert env.picture(camera).std() > 0
+
+
+def test_the_light_sees_what_the_camera_sees_from_far_away():
+    camera = Camera(target=(1.0, 2.0, 0.5), distance=4.0, yaw=30.0, pitch=-20.0)
+    light = np.array([-4.0, -6.0, 9.0])
+    from_light = camera_from_light(camera, light)
+    assert from_light.target == camera.target
+    assert -from_light.axes[2] == pytest.approx(light / np.linalg.norm(light))
+    assert from_light.distance >= 100.0  # its rays are parallel
+    seen = [2 * each.distance * math.tan(math.radians(each.field_of_view) / 2) for each in (camera, from_light)]
+    assert seen[1] == pytest.approx(seen[0], rel=0.1)
 
 
 def test_what_moves_casts_a_shadow_farther_away_on_lower_ground(made, monkeypatch):

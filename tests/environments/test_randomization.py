@@ -15,6 +15,7 @@ import es_envs
 from es_core import evaluate, train
 from es_envs import testing
 from es_envs.bullet import BulletEnv, Variation, pybullet
+from es_envs.bullet.randomization import VARIATIONS, Randomization
 
 IDS = es_envs.env_ids()
 RANGES = {
@@ -137,6 +138,17 @@ def test_noise_on_whole_numbers_has_the_mean_0_and_pictures_have_none():
         assert 99.7 < observation.mean() < 100.3
     with closing(Counting((8, 8, 3))) as env, pytest.raises(ValueError, match="is for numbers in a Box"):
         env.reset(seed=0, options=noise)
+
+
+def test_pushes_come_about_once_a_second_from_every_side():
+    box, period, steps = spaces.Box(-1, 1, (2,)), 0.02, 50_000
+    varied = Randomization(0, [], VARIATIONS, box, period)
+    varied.begin({"push": (0.5, 0.5)}, np.random.default_rng(0))
+    pushes = np.array([push for push in (varied.push() for _ in range(steps)) if push is not None])
+    assert len(pushes) == pytest.approx(steps * period, rel=0.1)
+    assert np.hypot(*pushes.T) == pytest.approx(0.5)
+    sides, _ = np.histogram(np.arctan2(*pushes.T), bins=8, range=(-np.pi, np.pi))
+    assert sides == pytest.approx(len(pushes) / 8, rel=0.3)
 
 
 def test_an_environments_own_variations_are_added_to_the_standard_ones():
