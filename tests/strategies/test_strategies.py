@@ -824,4 +824,13 @@ def test_starts_that_score_a_policy_are_never_starts_that_trained_it():
     for earlier, later in itertools.pairwise(ranges):
         assert max(earlier) < min(later)
     assert max(ranges[0]) < 2**30 <= min(ranges[1])
+    assert max(ranges[-1]) < 2**31
     assert all(type(seed) is int for seeds in ranges for seed in seeds)
+
+
+def test_a_purpose_has_the_same_starts_in_every_version():
+    starts = {
+        "TRAINING": 232769649, "EVALUATION": 1474053336, "CONFIRMATION": 1691277082, "FINAL": 1785308486,
+        "TEST": 2114166980, "REFERENCE_BATCH": 720216659, "ELITE": 868525858, "BASELINE": 182285764,
+    }  # fmt: skip
+    assert {name: episode_seeds(0, Purpose[name], 1)[0] for name in starts} == starts

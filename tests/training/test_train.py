@@ -2,6 +2,7 @@ import dataclasses
 import itertools
 import json
 import math
+import time
 
 import numpy as np
 import pytest
@@ -202,6 +203,12 @@ def test_a_generation_is_counted_as_documented(whole):
     assert last.next_hash is None
     assert last.evaluation is not None
     assert whole.checkpoint.parameter_hash == last.parameter_hash
+
+
+def test_generations_take_no_longer_than_their_run(walk, tiny, tmp_path):
+    began = time.perf_counter()
+    run = train(walk, run_dir=tmp_path / "run", **tiny)
+    assert 0 < sum(stats.seconds for stats in run.history) <= time.perf_counter() - began
 
 
 def test_a_run_folder_holds_what_is_documented(whole):
