@@ -47,6 +47,11 @@ def test_a_broken_installation_is_reported_with_cause_and_remedy(tmp_path, pytho
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.4\nName: es-busy\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[es_envs]\nbusy = es_busy\n")
+    for name, number in (("pygame", "2.6.1"), ("pygame-ce", "2.5.5")):
+        info = tmp_path / f"{name.replace('-', '_')}-{number}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {number}\n")
+        (info / "top_level.txt").write_text("pygame\n")
     # es-envs[mujoco] is gymnasium[mujoco], and so what that requires.
     info = tmp_path / "gymnasium-1.1.dist-info"
     info.mkdir()
@@ -63,10 +68,11 @@ def test_a_broken_installation_is_reported_with_cause_and_remedy(tmp_path, pytho
     why = "importing busy starts a thread" if sys.platform == "linux" else "workers are forked on Linux only"
     assert found["workers of busy"]["found"] == f"are processes of their own, not forked: {why}"
     broken = {name: f for name, f in found.items() if f["status"] == "broken"}
-    assert set(broken) == {"torch", "ffmpeg", "plugin bad"}
+    assert set(broken) == {"torch", "ffmpeg", "plugin bad", "pygame"}
     assert broken["torch"]["found"].endswith(": ImportError: compiled for another processor")
     assert broken["ffmpeg"]["found"] == "the process crashed (exit code -6)"
     assert broken["plugin bad"]["found"] == "es-bad 1.0: OSError: no licence"
+    assert broken["pygame"]["found"] == "pygame 2.6.1 and pygame-ce 2.5.5 overwrite each other's files"
     assert [f["name"] for f in broken.values() if "install" not in f["advice"]] == []
 
 

@@ -1,6 +1,7 @@
 """What runs, scores, comparisons and films show in a notebook."""
 
 import base64
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from conftest import TINY
 
 from es_core import compare, record, train
+from es_core.runs.course import course_picture
 
 VOID = {"img", "source"}
 
@@ -45,6 +47,14 @@ def test_a_run_shows_its_course_and_its_score(runs, monkeypatch):
     assert {"svg", "polyline", "polygon", "table"} <= set(shown.tags)
     assert f"<run 0>environmentCartPole-v1state{runs[0].end}" in shown.text
     assert str(runs[0].best_score[1]) in shown.text
+
+
+def test_a_course_shows_populations_or_scores_alone(runs):
+    history = runs[0].history
+    for part in ([replace(stats, evaluation=None) for stats in history], [history[-1]]):
+        shown = course_picture(part)
+        assert (shown.count("<polyline"), shown.count('<polyline points=""')) == (2, 1)
+    assert "no generation yet" in Tags(course_picture([])).text
 
 
 def test_scores_generations_and_comparisons_show_themselves_as_tables(runs):

@@ -343,6 +343,7 @@ def test_a_run_that_ends_scores_its_best_centre_once_more(whole, tmp_path):
     scores = (last.evaluation, last.confirmation, last.final)
     assert last.evaluation_steps == sum(score.steps for score in scores if score is not None)
     assert last.search_steps == last.total_steps - last.evaluation_steps == whole.history[-2].total_steps
+    assert whole.history[-2].search_steps == whole.history[-2].total_steps
     stopped = small_run(tmp_path / "r", on_generation=lambda stats: stats.generation < 2, generations=6,
                         observation_normalization=True)  # fmt: skip
     assert stopped.best_score[1] == stopped.history[stopped.best_score[0]].confirmation

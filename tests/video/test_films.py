@@ -18,9 +18,11 @@ import es_envs
 from es_core import Checkpoint, TrainConfig, record, train
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
+from es_core.video.camera_paths import camera_path
 from es_core.video.captions import Caption, Inset, Label, captioned, draw_progress
 from es_core.video.layout import alone, caption_height, frame_size, grid
-from es_core.video.renderer import Renderer, Scene
+from es_core.video.renderer import Renderer, Scene, ScoredEpisode
+from es_envs.bullet.camera import Camera, View
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -677,3 +679,19 @@ def test_the_command_line_films_it_all(run, tmp_path, capsys):
         assert (len(document["shots"]), document["layout"]) == (shots, layout)
     assert main(["record", str(run.directory), str(path), "--every", "0"]) == 2
     assert "every must be a whole number of at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [(320, 240), (640, 120), (120, 480)], ids=["usual", "wide", "narrow"])
+@pytest.mark.parametrize("along", [(20.0, 0.0, 0.0), (0.0, 20.0, 0.0), (0.0, 0.0, 20.0)], ids=["x", "y", "z"])
+def test_a_fixed_camera_sees_all_targets_with_room_around_them(along, size):
+    ends = [tuple(share * way for way in along) for share in (0.0, 0.3, 1.0)]
+    cameras = tuple(Camera(target=end, distance=3.0, yaw=20.0, pitch=-25.0) for end in ends)
+    scored = ScoredEpisode(episode=es_envs.Episode(seed=0, total_reward=0.0, length=3, terminated=True,
+                                                   truncated=False, final_info={}, fitnesses={}),
+                           fitness=(None,) * 3, cameras=cameras)  # fmt: skip
+    ((camera, *others),) = camera_path("fixed", [scored], size, 30.0)
+    assert set(others) == {camera}
+    column, row, depth = View.of(camera, size).to_pixels @ np.vstack([np.transpose(ends), np.ones(3)])
+    for pixels, length in ((column / depth, size[0]), (row / depth, size[1])):
+        assert length / 20 < pixels.min()
+        assert pixels.max() < length * 19 / 20
