@@ -177,8 +177,8 @@ def test_a_bound_set_back_to_its_default_is_reached_as_well(tmp_path):
 def test_runs_that_continue_keep_the_schedule_of_their_first_call(tmp_path):
     how = {"population_size": 2, "eval_episodes": 1, "confirm_episodes": 1, "solved_at": None, "progress": False,
            "strategy": "openai_es", "sigma": 0.1, "sigma_final": 0.01, "max_episode_steps": 5}  # fmt: skip
-    for generations in (2, 3):
-        comparison = train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", generations=generations, **how)
+    for count in (2, 3):
+        comparison = train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", generations=count, **how)
     (group,) = comparison.groups
     assert [(len(run.history), run.config.schedule_generations) for run in group.runs] == [(4, 2), (4, 2)]
 
