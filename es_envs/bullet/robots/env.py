@@ -14,7 +14,6 @@ from es_envs.arguments import ArgumentError, require_one_of
 from es_envs.bullet.camera import Camera
 from es_envs.bullet.env import BulletEnv, bounded, clipped, pybullet
 from es_envs.bullet.randomization import MOTOR_STRENGTH
-from es_envs.bullet.robots.tasks import Task
 from es_envs.bullet.scenery import Colour
 
 BOUND = 5.0  # of an observation
@@ -25,6 +24,39 @@ SENSIBLE = 100.0  # limits above it limit nothing [rad/s or m/s]
 OBSERVED = ("up", "velocity", "turning", "positions", "speeds", "contacts", "action")
 OF_A_FREE_BASE = ("up", "velocity", "turning")
 HOLDING = 1000.0  # force with which joints that are not driven hold their positions [N m or N]
+
+
+class Task:
+    """A robot's task: it is asked what an environment is asked, and gets the robot's environment each time.
+
+    Each environment has a copy of its own, so that a task can keep in attributes what belongs to an episode; it sets
+    them in ``place``. All random numbers come from ``robot.np_random``.
+    """
+
+    def size(self, robot: "RobotEnv") -> int:
+        """Number of observations that it adds; the robot is not loaded yet."""
+        return 0
+
+    def build(self, robot: "RobotEnv") -> None:
+        """Load what it needs, and look at the robot in its pose. Called once, after the robot is loaded."""
+
+    def decorate(self, robot: "RobotEnv") -> None:
+        """Add what is only seen. Called once, and only if the environment can render."""
+
+    def place(self, robot: "RobotEnv") -> None:
+        """Start an episode; the robot is in its pose."""
+
+    def observe(self, robot: "RobotEnv") -> list[float]:
+        """Return its observations, as many as ``size`` says; what ``sense`` reads has been read."""
+        return []
+
+    def outcome(self, robot: "RobotEnv") -> tuple[float, bool]:
+        """Return the step's reward, and True if the episode has terminated."""
+        raise NotImplementedError
+
+    def info(self, robot: "RobotEnv") -> dict[str, Any]:
+        """Return what belongs into the info, for fitness functions and films."""
+        return {}
 
 
 class RobotEnv(BulletEnv):

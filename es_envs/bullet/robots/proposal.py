@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from es_envs.bullet.robots.env import RobotEnv
-from es_envs.bullet.robots.tasks import Reach, Stand, Task, Track, Walk
+from es_envs.bullet.robots.env import RobotEnv, Task
+from es_envs.bullet.robots.tasks import Reach, Stand, Track, Walk
 
 TaskName = Literal["walk", "stand", "reach", "track"]
 TASKS: tuple[TaskName, ...] = ("walk", "stand", "reach", "track")
@@ -89,6 +89,6 @@ class Proposal:
 class Rest(Task):
     """Do nothing."""
 
-    def outcome(self, robot: RobotEnv) -> tuple[float, bool]:  # noqa: ARG002  (it is asked so)
+    def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
         """Nothing."""
         return 0.0, False

@@ -1,53 +1,18 @@
-"""What a robot shall do: walk, stand, reach or track. Write your own as a subclass of ``Task``."""
+"""What a robot shall do: walk, stand, reach or track."""
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from es_envs.bullet.client import pybullet
-
-if TYPE_CHECKING:
-    from es_envs.bullet.robots.env import RobotEnv
+from es_envs.bullet.robots.env import RobotEnv, Task
 
 Point = tuple[float, float, float]
 
 EFFORT_COST = 0.05  # of the mean of the squared actions
 TRIES = 100  # to draw a pose that touches nothing
-
-
-class Task:
-    """A robot's task: it is asked what an environment is asked, and gets the robot's environment each time.
-
-    Each environment has a copy of its own, so that a task can keep in attributes what belongs to an episode; it sets
-    them in ``place``. All random numbers come from ``robot.np_random``.
-    """
-
-    def size(self, robot: "RobotEnv") -> int:
-        """Number of observations that it adds; the robot is not loaded yet."""
-        return 0
-
-    def build(self, robot: "RobotEnv") -> None:
-        """Load what it needs, and look at the robot in its pose. Called once, after the robot is loaded."""
-
-    def decorate(self, robot: "RobotEnv") -> None:
-        """Add what is only seen. Called once, and only if the environment can render."""
-
-    def place(self, robot: "RobotEnv") -> None:
-        """Start an episode; the robot is in its pose."""
-
-    def observe(self, robot: "RobotEnv") -> list[float]:
-        """Return its observations, as many as ``size`` says; what ``sense`` reads has been read."""
-        return []
-
-    def outcome(self, robot: "RobotEnv") -> tuple[float, bool]:
-        """Return the step's reward, and True if the episode has terminated."""
-        raise NotImplementedError
-
-    def info(self, robot: "RobotEnv") -> dict[str, Any]:
-        """Return what belongs into the info, for fitness functions and films."""
-        return {}
 
 
 class _OnItsFeet(Task):
@@ -61,14 +26,14 @@ class _OnItsFeet(Task):
     def __init__(self, *, lowest: float = 0.5, most_tilt: float = 1.0) -> None:
         self.lowest, self.most_tilt = lowest, most_tilt
 
-    def place(self, robot: "RobotEnv") -> None:
+    def place(self, robot: RobotEnv) -> None:
         """Note how the base stands."""
         place, turn = pybullet.getBasePositionAndOrientation(robot.body, robot.client)
         self._start = place
         self._upright = pybullet.getMatrixFromQuaternion(turn)[6:9]
         self._least_cosine, self._least_height = math.cos(self.most_tilt), self.lowest * place[2]
 
-    def has_fallen(self, robot: "RobotEnv") -> bool:
+    def has_fallen(self, robot: RobotEnv) -> bool:
         """Return True if the base is low or tilted."""
         if robot.place_of_base[2] < self._least_height:
             return True
@@ -96,17 +61,17 @@ class Walk(_OnItsFeet):
         super().__init__(lowest=lowest, most_tilt=most_tilt)
         self.stride = stride
 
-    def size(self, robot: "RobotEnv") -> int:
+    def size(self, robot: RobotEnv) -> int:
         """A direction, and the clock's hand."""
         return 2 if self.stride is None else 4
 
-    def place(self, robot: "RobotEnv") -> None:
+    def place(self, robot: RobotEnv) -> None:
         """Note where the robot starts."""
         super().place(robot)
         self.walked = self._gained = 0.0
         self._steps = -1
 
-    def observe(self, robot: "RobotEnv") -> list[float]:
+    def observe(self, robot: RobotEnv) -> list[float]:
         """Sine and cosine of the heading, and of the clock."""
         walked = robot.place_of_base[0] - self._start[0]
         self._gained, self.walked = walked - self.walked, walked
@@ -116,13 +81,13 @@ class Walk(_OnItsFeet):
             angles.append(2 * math.pi * self._steps * robot.time_step * robot.action_repeat / self.stride)
         return [turn(angle) for angle in angles for turn in (math.sin, math.cos)]
 
-    def outcome(self, robot: "RobotEnv") -> tuple[float, bool]:
+    def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
         """Speed, and whether it stands."""
         speed = self._gained / (robot.time_step * robot.action_repeat)
         fallen = self.has_fallen(robot)
         return speed + (0.0 if fallen else self.ALIVE) - EFFORT_COST * _mean_square(robot.last_action), fallen
 
-    def info(self, robot: "RobotEnv") -> dict[str, Any]:
+    def info(self, robot: RobotEnv) -> dict[str, Any]:
         """How far it has come."""
         return {"walked": self.walked}
 
@@ -144,17 +109,17 @@ class Stand(_OnItsFeet):
         super().__init__(lowest=lowest, most_tilt=most_tilt)
         self.push, self.every = push, every
 
-    def place(self, robot: "RobotEnv") -> None:
+    def place(self, robot: RobotEnv) -> None:
         """Start the clock."""
         super().place(robot)
         self._steps = 0
         self._period = max(1, round(self.every / (robot.time_step * robot.action_repeat)))
 
-    def observe(self, robot: "RobotEnv") -> list[float]:
+    def observe(self, robot: RobotEnv) -> list[float]:
         """Nothing but the robot."""
         return []
 
-    def outcome(self, robot: "RobotEnv") -> tuple[float, bool]:
+    def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
         """Whether it stands; the next push comes after it."""
         fallen = self.has_fallen(robot)
         self._steps += not fallen
@@ -164,7 +129,7 @@ class Stand(_OnItsFeet):
         away = np.abs(np.subtract(robot.joint_positions, robot.start_positions)).mean()
         return (0.0 if fallen else 1.0) - float(away), fallen
 
-    def info(self, robot: "RobotEnv") -> dict[str, Any]:
+    def info(self, robot: RobotEnv) -> dict[str, Any]:
         """How long it has stood."""
         return {"upright": self._steps * robot.time_step * robot.action_repeat}
 
@@ -201,11 +166,11 @@ class Reach(Task):
     ) -> None:
         self.tip, self.offset, self.nearest, self.close, self.spread = tip, offset, nearest, close, spread
 
-    def size(self, robot: "RobotEnv") -> int:
+    def size(self, robot: RobotEnv) -> int:
         """Three: the way to the target."""
         return 3
 
-    def build(self, robot: "RobotEnv") -> None:
+    def build(self, robot: RobotEnv) -> None:
         """Find the tip, and how far the robot reaches."""
         self._link, base_offset = robot.find_link(self.tip)
         (x, y, z), (dx, dy, dz) = base_offset, self.offset
@@ -218,16 +183,16 @@ class Reach(Task):
         self.span = float(np.linalg.norm(tips.max(axis=0) - tips.min(axis=0))) / 2
         self._nearest = self.span / 4 if self.nearest is None else self.nearest
 
-    def tip_at(self, robot: "RobotEnv", pose: Sequence[float]) -> Point:
+    def tip_at(self, robot: RobotEnv, pose: Sequence[float]) -> Point:
         """Put the motors' joints into a pose [rad or m], and return where the tip is then [m]."""
         robot.put_joints(pose)
         return robot.point(self._link, self._point)
 
-    def decorate(self, robot: "RobotEnv") -> None:
+    def decorate(self, robot: RobotEnv) -> None:
         """Show the target as a ball."""
         self._mark = robot.visual_ball(max(0.01, 0.04 * self.span), (0.9, 0.2, 0.15, 1.0))
 
-    def place(self, robot: "RobotEnv") -> None:
+    def place(self, robot: RobotEnv) -> None:
         """Draw a target."""
         start = robot.read_joints()
         first = robot.point(self._link, self._point)
@@ -247,18 +212,18 @@ class Reach(Task):
                 self._mark, self.target, (0.0, 0.0, 0.0, 1.0), physicsClientId=robot.client
             )
 
-    def observe(self, robot: "RobotEnv") -> list[float]:
+    def observe(self, robot: RobotEnv) -> list[float]:
         """The way to the target."""
         tip = robot.point(self._link, self._point)
         distance = math.dist(self.target, tip)
         self._gained, self._distance = self._distance - distance, distance
         return [(a - b) / self.span for a, b in zip(self.target, tip, strict=True)]
 
-    def outcome(self, robot: "RobotEnv") -> tuple[float, bool]:
+    def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
         """What is gained and what is left."""
         return (self._gained - self.LEFT_COST * self._distance) / self._first_distance, False
 
-    def info(self, robot: "RobotEnv") -> dict[str, Any]:
+    def info(self, robot: RobotEnv) -> dict[str, Any]:
         """How near it is."""
         return {
             "distance": self._distance,
@@ -283,18 +248,18 @@ class Track(Task):
     def __init__(self, *, amplitude: float = 0.5, periods: tuple[float, float] = (1.0, 4.0)) -> None:
         self.amplitude, self.periods = amplitude, periods
 
-    def size(self, robot: "RobotEnv") -> int:
+    def size(self, robot: RobotEnv) -> int:
         """One for each motor."""
         return len(robot.motors)
 
-    def build(self, robot: "RobotEnv") -> None:
+    def build(self, robot: RobotEnv) -> None:
         """Find how far each joint may swing."""
         self._most = [
             min(start - low, high - start)
             for (low, high), start in zip(robot.motor_ranges(self.amplitude), robot.start_positions, strict=True)
         ]
 
-    def place(self, robot: "RobotEnv") -> None:
+    def place(self, robot: RobotEnv) -> None:
         """Draw how the targets swing."""
         count = len(self._most)
         self._amplitudes = np.multiply(self._most, robot.np_random.uniform(0.3, 1.0, count))
@@ -302,17 +267,17 @@ class Track(Task):
         self._phases = robot.np_random.uniform(0.0, 2 * math.pi, count)
         self._steps, self._errors, self._at_rest = 0, 0.0, 0.0
 
-    def _swing(self, robot: "RobotEnv") -> Any:
+    def _swing(self, robot: RobotEnv) -> Any:
         seconds = self._steps * robot.time_step * robot.action_repeat
         return self._amplitudes * np.sin(self._rates * seconds + self._phases)
 
-    def observe(self, robot: "RobotEnv") -> list[float]:
+    def observe(self, robot: RobotEnv) -> list[float]:
         """The targets."""
         self._wanted = self._swing(robot)
         scale = self.amplitude or 1.0
         return (self._wanted / scale).tolist()  # type: ignore[no-any-return]
 
-    def outcome(self, robot: "RobotEnv") -> tuple[float, bool]:
+    def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
         """How far the joints are from their targets."""
         moved = np.subtract(robot.joint_positions, robot.start_positions)
         error = float(np.abs(moved - self._wanted).mean())
@@ -321,7 +286,7 @@ class Track(Task):
         self._at_rest += float(np.abs(self._wanted).mean())
         return -error, False
 
-    def info(self, robot: "RobotEnv") -> dict[str, Any]:
+    def info(self, robot: RobotEnv) -> dict[str, Any]:
         """How well it tracks."""
         return {
             "error": self._errors / max(1, self._steps),
