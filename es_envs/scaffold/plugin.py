@@ -4,6 +4,7 @@ import importlib.util
 import keyword
 import re
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
@@ -69,6 +70,31 @@ def new_plugin(name: str, *, kind: str | None = None, parent: Path | None = None
     if kind is None:
         kind = "bullet" if importlib.util.find_spec("pybullet") else "gymnasium"
     require_one_of("kind", kind, KINDS)
+    names = plugin_names(name, parent)
+    model_row = f"| its model | `{names.package}/rover.urdf` |\n" if kind == "bullet" else ""
+    write_plugin(names, {**_SHARED, **_OWN[kind]}, lambda _: {**names.texts, "model_row": model_row})
+    return NewPlugin(folder=names.folder, package=names.package, env_id=names.env_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """Names of a new plugin, all of them free.
+
+    Attributes:
+        folder: its folder.
+        package: its package.
+        env_id: its environment's id.
+        texts: these and more, as the templates call them.
+    """
+
+    folder: Path
+    package: str
+    env_id: str
+    texts: Mapping[str, str]
+
+
+def plugin_names(name: str, parent: Path | None = None) -> Names:
+    """Return the names that follow from a distribution's; raises as ``new_plugin`` does."""
     package = _package_of(name)
     words = [word for word in re.split(r"[-_.]+", name) if word]
     title = "".join(word[0].upper() + word[1:] for word in words)
@@ -76,23 +102,34 @@ def new_plugin(name: str, *, kind: str | None = None, parent: Path | None = None
     folder = (parent or Path()) / name
     if folder.exists() or folder.is_symlink():
         raise FileExistsError(f"{folder} exists already: choose another name, or move it away")
+    texts = {"name": name, "package": package, "env_id": env_id, "env_class": f"{title}Env"}
+    return Names(folder=folder, package=package, env_id=env_id, texts=texts)
 
-    texts = {
-        "name": name,
-        "package": package,
-        "env_id": env_id,
-        "env_class": f"{title}Env",
-        "model_row": f"| its model | `{package}/rover.urdf` |\n" if kind == "bullet" else "",
-    }
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{package}-") as draft:
-        whole = Path(draft) / name
-        for template, place in {**_SHARED, **_OWN[kind]}.items():
+
+def write_plugin(names: Names, templates: Mapping[str, str], fill: Callable[[Path], Mapping[str, str]]) -> None:
+    """Write a plugin's folder, completely or not at all.
+
+    Args:
+        names: its names.
+        templates: where each template goes in the folder.
+        fill: writes what is no template into the folder, and returns the texts of the templates.
+    """
+    folder = names.folder
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{names.package}-") as draft:
+        whole = Path(draft) / folder.name
+        whole.mkdir()
+        texts = fill(whole)
+        for template, place in templates.items():
             target = whole / Template(place).substitute(texts)
             target.parent.mkdir(parents=True, exist_ok=True)
-            source = files("es_envs.scaffold") / "templates" / f"{template}.template"
-            target.write_text(Template(source.read_text(encoding="utf-8")).substitute(texts), encoding="utf-8")
+            target.write_text(filled(template, texts), encoding="utf-8")
         whole.rename(folder)
-    return NewPlugin(folder=folder, package=package, env_id=env_id)
+
+
+def filled(template: str, texts: Mapping[str, str]) -> str:
+    """Return a template with its names replaced; what replaces them is not looked at again."""
+    source = files("es_envs.scaffold") / "templates" / f"{template}.template"
+    return Template(source.read_text(encoding="utf-8")).substitute(texts)
 
 
 def _package_of(name: str) -> str:

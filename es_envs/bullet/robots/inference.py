@@ -29,7 +29,8 @@ _WHEEL = re.compile(r"wheel")
 _CASTER = re.compile(r"caster|castor|swivel")
 _ROTOR = re.compile(r"propell?er|rotor|\bprop\b")
 _FINGER = re.compile(r"finger|gripper|thumb|knuckle|\b(jaw|claw|pinch|index|pinky|ring|little)\b")
-_HAND = re.compile(r"hand|finger|allegro|gripper")
+_HAND = re.compile(r"\bhand\b|finger|gripper")
+_ARM = re.compile(r"shoulder|elbow|wrist|\barm\b|\bneck\b")
 _NO_TIP = re.compile(r"propell?er|rotor|camera|optical|imu|inertia|lidar|laser|sensor|sonar|light|battery|screen|display")
 _TIPS = ("tool", "tcp", "ee", "end effector", "eef", "gripper", "hand", "tip", "flange", "fingertip")
 _STEPS_PER_SECOND = 30
@@ -109,7 +110,7 @@ class Proposal:
         return type("Robot", (RobotEnv,), {"model": file, "task": self.make_task(), **constants, **changes})
 
 
-class _Rest(Task):
+class Rest(Task):
     """Do nothing."""
 
     def outcome(self, robot: RobotEnv) -> tuple[float, bool]:  # noqa: ARG002  (it is asked so)
@@ -217,7 +218,9 @@ def infer_base(
     legs, wheels = [joint for joint in tree.moving if _is_leg(joint)], _wheels(tree)
     fingers = _named(tree.moving, _FINGER)
     world = root.name.lower() in {"world", "ground", "map", "odom"}
-    is_hand = len(fingers) > len(tree.moving) / 2 or bool(_HAND.search(words(model.name)) and len(tree.moving) > 6)
+    is_hand = not _named(tree.moving, _ARM) and (
+        len(fingers) > len(tree.moving) / 2 or bool(_HAND.search(words(model.name)) and len(tree.moving) > 6)
+    )
     twins = [] if is_hand or len(legs) >= 4 else _twin_branches(tree)
     kind: Literal["legs", "wheels", "arm", "hand", "other"]
     base: Literal["free", "fixed"]
@@ -289,7 +292,16 @@ def infer(
         base = "free"
     if base == "fixed" and task in {"walk", "stand"}:
         raise ArgumentError(f"a robot whose base is fixed cannot {task}: give --base free, or --task reach or track")
-    return _Inference(model, file, task=task, base=base, tip=tip, joints=joints).propose()
+    try:
+        return _Inference(model, file, task=task, base=base, tip=tip, joints=joints).propose()
+    except _NoShapesError:
+        other = None if task in {"walk", "stand"} else task
+        found = _Inference(model, file, task=other, base="fixed", tip=tip, joints=joints).propose()
+        return replace(found, reasons={**found.reasons, "base": "no link has a collision shape: it would fall for ever"})
+
+
+class _NoShapesError(Exception):
+    """A robot that should be free has nothing to stand on."""
 
 
 class _Inference:
@@ -417,7 +429,7 @@ class _Inference:
             called = [link for link in tips if is_called(link, word)]
             if called:
                 self.reasons["tip"] = f"its name has the word {word!r}, and no joint of the arm is beyond it"
-                return max(called, key=lambda link: (len(self.tree.path(link)), self._length(link)))
+                return max(called, key=lambda link: (len(self.tree.path(link)), -len(words(link).split())))
         self.reasons["tip"] = "it is the farthest along the chain"
         return max(tips, key=lambda link: (len(self.tree.path(link)), self._length(link)))
 
@@ -510,7 +522,7 @@ class _Inference:
 
     def _look(self, draft: Proposal) -> Proposal:
         """Load the robot once, put it into its pose, and see where its floor, its feet and its tip are."""
-        rest = {"task": _Rest(), "contacts": (), "base": self.base}
+        rest = {"task": Rest(), "contacts": (), "base": self.base}
         with _closing(draft.env_class(self.file, **rest)()) as env:
             missing = [name for name in draft.motors if name not in env.limits()]
             if missing:
@@ -520,6 +532,8 @@ class _Inference:
                 "no links touch each other in the pose" if is_free else "links touch each other in the pose"
             )
             self._weight = 9.81 * _mass(env)
+            if self.base == "free" and not _links(env):
+                raise _NoShapesError
             low, high = _box(env)
             self._size = float(np.linalg.norm(high - low))
             height, self.reasons["start_height"] = self._height(env, float(low[2]))
@@ -611,6 +625,13 @@ class _Inference:
             self.reasons["drift"] = f"left alone, its joints move by {drift:.2g} at most"
             return replace(draft, drift=drift)
         draft = replace(draft, stands=stand(draft, self.file))
+        # A knee that cannot be straight is at the middle of its limits so far, and the foot anywhere.
+        is_odd = "SRDF" in self.reasons["start_pose"] and any(name in draft.motors for name in draft.start_pose)
+        if self.kind == "legs" and is_odd:
+            other = self._bent(draft, 0.8)
+            other = replace(other, stands=stand(other, self.file))
+            draft = other if other.stands >= draft.stands else draft  # type: ignore[operator]
+            self._explain_bent(draft)
         if self.kind == "legs" and draft.stands < SECONDS:  # type: ignore[operator]
             for bend in (0.8, -0.8, 0.4, -0.4):
                 other = self._bent(draft, bend)
@@ -632,7 +653,7 @@ class _Inference:
 
     def _bent(self, draft: Proposal, bend: float) -> Proposal:
         """Bend the knees, and swing the thighs so that the feet are below the hips."""
-        rest = {"task": _Rest(), "motors": dict.fromkeys(_names(self.own), 1.0), "contacts": ()}
+        rest = {"task": Rest(), "motors": dict.fromkeys(_names(self.own), 1.0), "contacts": ()}
         with _closing(draft.env_class(self.file, **rest)()) as env:
             pose = {**draft.start_pose}
             for chain in self._legs(env, draft):
@@ -643,7 +664,6 @@ class _Inference:
                 pybullet.resetJointState(env.body, env._joint(name)[0], value, physicsClientId=env.client)  # noqa: SLF001
             pybullet.performCollisionDetection(physicsClientId=env.client)
             low, _ = _box(env)
-            self._bend_reasons = {name for name, value in pose.items() if value != draft.start_pose.get(name, 0.0)}
             return replace(
                 draft, start_pose=pose, start_height=round(draft.start_height - float(low[2]) + 0.001, 3),
                 self_collision=draft.self_collision and not _touches_itself(env),
@@ -652,8 +672,8 @@ class _Inference:
     def _explain_bent(self, draft: Proposal) -> None:
         for name in draft.start_pose:
             if ("start_pose", name) not in self.joint_reasons:
-                self.joint_reasons["start_pose", name] = "bent, with the feet below the hips: it stands better so"
-                self.reasons["start_pose"] = "bent legs with the feet below the hips, since it falls otherwise"
+                self.joint_reasons["start_pose", name] = "bent, with the foot below the hip"
+                self.reasons["start_pose"] = "bent legs with the feet below the hips; there is no SRDF file beside it"
 
     def _legs(self, env: RobotEnv, draft: Proposal) -> list[list[str]]:
         """Joints of each leg that swing it to and fro, from the hip on."""
@@ -730,7 +750,7 @@ def stand(proposal: Proposal, file: Path) -> float:
 
 def _hold(proposal: Proposal, file: Path) -> float:
     """Return how far a joint of a fixed robot moves that is left alone [rad or m]."""
-    with _closing(proposal.env_class(file, task=_Rest())()) as env:
+    with _closing(proposal.env_class(file, task=Rest())()) as env:
         env.reset(seed=0)
         start = env.read_joints()
         rest = np.zeros(env.action_space.shape, np.float32)  # type: ignore[arg-type]
