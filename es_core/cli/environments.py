@@ -1,4 +1,4 @@
-"""The commands about environments: list, show, plugins, robot, check."""
+"""The commands about environments: list, show, plugins, check; and the one about robots' files."""
 
 import argparse
 import math
@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 import es_envs
+from es_core.cli import robots
 from es_core.cli.arguments import add_command, add_env_id
 from es_core.cli.output import command_line, log, print_json, print_result, print_sheet, print_table
-from es_core.formatting import figures
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_envs import registry
 from es_envs.closing import closing_env
@@ -24,17 +24,7 @@ def add(commands: Any) -> None:
     sub.add_argument(
         "--strict", action="store_true", help="exit with 1 if a plugin is neither active nor disabled (for CI)"
     )
-    sub = add_command(commands, "robot", _robot, "show what is in a robot's file, and what is wrong with it")
-    sub.add_argument(
-        "file", metavar="FILE", help="a URDF, xacro, MJCF or SDF file; of a xacro file, Python is executed"
-    )
-    sub.add_argument(
-        "--package",
-        action="append",
-        default=[],
-        metavar="NAME=DIR",
-        help="folder of a package that the file names in package:// or model:// (may be repeated)",
-    )
+    robots.add(commands)
     sub = add_command(commands, "check", _check, "test that an environment meets training's requirements")
     add_env_id(sub)
 
@@ -92,62 +82,6 @@ def _show(options: argparse.Namespace) -> None:
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
     print_sheet([(name, value) for name, value in rows if value], sheet)
-
-
-def _robot(options: argparse.Namespace) -> int:
-    from es_envs.bullet.models import read_model
-
-    packages = dict(_name_and_folder(word) for word in options.package)
-    model = read_model(options.file, packages=packages)
-    if options.json:
-        print_json(
-            {
-                "path": model.path,
-                **{name: getattr(model, name) for name in ("format", "name", "mass")},
-                **{name: [asdict(each) for each in getattr(model, name)] for name in ("links", "joints", "meshes")},
-                "findings": [
-                    {**asdict(found), **{name: getattr(found, name) for name in ("severity", "consequence", "remedy")}}
-                    for found in model.findings
-                ],
-            }
-        )
-        return bool(model.errors)
-    rows = [
-        ("robot", model.name),
-        ("file", f"{model.path} ({model.format})"),
-        ("links", f"{len(model.links)}, with a mass of {figures(model.mass)} kg"),
-        ("joints", f"{len(model.joints)}, of which {len(model.moving)} move"),
-        ("meshes", ", ".join(f"{mesh.uri} ({mesh.use}, {mesh.link})" for mesh in model.meshes)),
-    ]
-    if model.links:
-        print_sheet([(name, value) for name, value in rows if value], "")
-    joints = [
-        (joint.name, joint.kind, _limits(joint), figures(joint.effort), figures(joint.velocity), joint.mimic or "")
-        for joint in model.moving
-    ]
-    if joints:
-        print_result("")
-        print_table([("joint", "kind", "limits [rad or m]", "effort", "velocity", "mimics"), *joints], names=0)
-    for finding in model.findings:
-        print_result("")
-        print_result(finding)
-    return bool(model.errors)
-
-
-def _name_and_folder(word: str) -> tuple[str, str]:
-    """Return the two parts of ``NAME=DIR``.
-
-    Raises:
-        ValueError: it has no "=".
-    """
-    name, equals, folder = word.partition("=")
-    if not (name and equals and folder):
-        raise ValueError(f"--package {word}: expected NAME=DIR, such as --package my_robot=../my_robot")
-    return name, folder
-
-
-def _limits(joint: Any) -> str:
-    return "none" if joint.lower is None else f"{figures(joint.lower)} to {figures(joint.upper)}"
 
 
 def _goal(definition: es_envs.EnvDefinition) -> str:

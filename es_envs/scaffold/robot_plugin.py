@@ -19,7 +19,7 @@ from es_envs.bullet.robots.inference import (
     infer_base,
     read_for_proposal,
 )
-from es_envs.scaffold.plugin import NewPlugin, Names, filled, plugin_names, write_plugin
+from es_envs.scaffold.plugin import Names, NewPlugin, filled, plugin_names, write_plugin
 from es_envs.text import printable
 
 _TEMPLATES = {
@@ -150,7 +150,8 @@ def _texts(names: Names, proposal: Proposal, model_file: str, licence: str) -> d
         "steps": str(steps),
         "summary": summary,
         "summary_lower": summary[0].lower() + summary[1:],
-        "task_class": type(proposal.make_task()).__name__,
+        "task_class": (task_class := type(proposal.make_task()).__name__),
+        "imports": ", ".join(sorted(["RobotEnv", task_class])),
         "fitness": _FITNESSES[task],
         "solved_at": f"            solved_at={_GOALS[task]},\n" if task in _GOALS else "",
         "recommended": _recommended(proposal),
@@ -196,27 +197,38 @@ def _constants(proposal: Proposal) -> str:
             continue
         if value != getattr(default, name) or name in {"motors", "control", "reach", "speed"}:
             blocks.append(_block(proposal, name, _code(value, name, proposal)))
-    blocks += [_block(proposal, name, repr(getattr(proposal, name))) for name in ("self_collision", "inertia_from_file")]
+    blocks += [
+        _block(proposal, name, repr(getattr(proposal, name))) for name in ("self_collision", "inertia_from_file")
+    ]
     return "\n\n".join(blocks)
 
 
 def _block(proposal: Proposal, name: str, code: str, reason: str = "") -> str:
     unit = f" [{_UNITS[name]}]" if name in _UNITS else ""
-    why = one_line(proposal.reasons.get(reason or name, "")) + unit
+    why = f"{proposal.reasons.get(reason or name, '')}{unit}"
     if name == "start_height" and proposal.base == "free":
-        why += f"; {one_line(proposal.reasons['stands'])}"
-    lines = textwrap.wrap(f"{why[:1].upper()}{why[1:]}.", _WIDTH - 6, break_long_words=False, break_on_hyphens=False)
-    comment = "".join(f"    # {line}\n" for line in lines)
-    return f"{comment}    {name} = {code}"
+        why += f"; {proposal.reasons['stands']}"
+    return "\n".join([*_comment(why, "    "), f"    {name} = {code}"])
 
 
 def _task_code(proposal: Proposal) -> str:
     if proposal.task != "reach":
         return f"{type(proposal.make_task()).__name__}()"
-    tip = [f"        {literal(proposal.tip)},  # {one_line(proposal.reasons['tip'])}"]
-    if any(proposal.offset):
-        tip.append(f"        offset={proposal.offset!r},  # {one_line(proposal.reasons['offset'])} [m]")
-    return "\n".join(["Reach(", *tip, "    )"])
+    lines = ["Reach("]
+    for name, code in (("tip", literal(proposal.tip)), ("offset", f"offset={proposal.offset!r}")):
+        if name == "tip" or any(proposal.offset):
+            unit = " [m]" if name == "offset" else ""
+            lines += _comment(f"{proposal.reasons[name]}{unit}", "        ")
+            lines.append(f"        {code},")
+    return "\n".join([*lines, "    )"])
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    text = one_line(text)
+    lines = textwrap.wrap(
+        f"{text[:1].upper()}{text[1:]}.", _WIDTH - len(indent) - 2, break_long_words=False, break_on_hyphens=False
+    )
+    return [f"{indent}# {line}" for line in lines]
 
 
 def _code(value: Any, name: str, proposal: Proposal) -> str:
@@ -225,8 +237,12 @@ def _code(value: Any, name: str, proposal: Proposal) -> str:
         for key, each in value.items():
             why = proposal.joint_reasons.get((name, key), "")
             comment = f"  # {one_line(why)}" if why else ""
-            text = f"({literal(each[0])}, {each[1]!r}, {each[2]!r})" if isinstance(each, tuple) else repr(each)
-            lines.append(f"        {literal(key)}: {text},{comment}")
+            parts = (literal(each[0]), repr(each[1]), repr(each[2])) if isinstance(each, tuple) else ()
+            line = f"        {literal(key)}: {f'({", ".join(parts)})' if parts else repr(each)},"
+            if parts and len(line) > _WIDTH:
+                lines += [f"        {literal(key)}: (", *(f"            {part}," for part in parts), "        ),"]
+            else:
+                lines.append(f"{line}{comment}")
         return "\n".join(["{", *lines, "    }"])
     if isinstance(value, tuple) and value and isinstance(value[0], str):
         return "\n".join(["(", *(f"        {literal(each)}," for each in value), "    )"])
@@ -242,21 +258,3 @@ def literal(text: str) -> str:
 def one_line(text: str) -> str:
     """Return a text that is safe in a comment: one line, without control characters."""
     return printable(" ".join(text.split()))
-
-
-def with_reasons(proposal: Proposal) -> list[tuple[str, str, str]]:
-    """Return what was inferred as rows: the name, the value as a short text, the reason."""
-    rows = []
-    for name, reason in proposal.reasons.items():
-        value = getattr(proposal, name)
-        if name == "stands":
-            text = f"{value:.1f} s"
-        elif isinstance(value, Mapping):
-            text = f"{len(value)} joints" if value else "0"
-        elif isinstance(value, tuple):
-            text = ", ".join(str(each) for each in value)
-        else:
-            text = f"{value:.3g}" if isinstance(value, float) else str(value)
-        rows.append((name, text, reason))
-    return rows
-

@@ -1,4 +1,4 @@
-"""Copies of robots' models that need nothing but their folder and load fast: collision meshes become hulls of few points."""
+"""Copies of robots' models, which need nothing but their folder, and load fast: collision meshes become small hulls."""
 
 import math
 import re
@@ -169,9 +169,7 @@ class _Copies:
         return self._names[key]
 
 
-def _copy_lines(
-    path: Path, target: Path, pattern: "re.Pattern[bytes]", rename: Callable[[str], str | None]
-) -> None:
+def _copy_lines(path: Path, target: Path, pattern: "re.Pattern[bytes]", rename: Callable[[str], str | None]) -> None:
     """Copy a file, with other names in the lines that match, and without those for whose name there is none."""
     with path.open("rb") as source, target.open("wb") as copy:
         for line in source:
@@ -214,7 +212,7 @@ def _farthest(corners: _Points) -> NDArray[np.int64]:
     level = np.sqrt(1 - z * z)
     directions = np.column_stack([level * np.cos(angle), level * np.sin(angle), z])
     axes = np.vstack([np.eye(3), -np.eye(3)])
-    directions = np.vstack([axes, directions])[: MOST_POINTS]
+    directions = np.vstack([axes, directions])[:MOST_POINTS]
     scaled = (corners - corners.mean(axis=0)) / np.maximum(np.ptp(corners, axis=0), 1e-9)
     return np.unique(np.argmax(scaled @ directions.T, axis=0))
 

@@ -31,7 +31,9 @@ _ROTOR = re.compile(r"propell?er|rotor|\bprop\b")
 _FINGER = re.compile(r"finger|gripper|thumb|knuckle|\b(jaw|claw|pinch|index|pinky|ring|little)\b")
 _HAND = re.compile(r"\bhand\b|finger|gripper")
 _ARM = re.compile(r"shoulder|elbow|wrist|\barm\b|\bneck\b")
-_NO_TIP = re.compile(r"propell?er|rotor|camera|optical|imu|inertia|lidar|laser|sensor|sonar|light|battery|screen|display")
+_NO_TIP = re.compile(
+    r"propell?er|rotor|camera|optical|imu|inertia|lidar|laser|sensor|sonar|light|battery|screen|display"
+)
 _TIPS = ("tool", "tcp", "ee", "end effector", "eef", "gripper", "hand", "tip", "flange", "fingertip")
 _STEPS_PER_SECOND = 30
 _REACH, _SLIDE = 0.4, 0.05  # of a leg's joint, by position [rad, m]
@@ -103,8 +105,8 @@ class Proposal:
     def env_class(self, file: Path, **changes: Any) -> type[RobotEnv]:
         """Return a class of environments of this robot, whose model is ``file``; ``changes`` are other constants."""
         names = (
-            "base", "start_height", "start_turn", "start_pose", "motors", "control", "reach", "speed", "passive", "mimics",
-            "contacts", "self_collision", "inertia_from_file",
+            "base", "start_height", "start_turn", "start_pose", "motors", "control", "reach", "speed", "passive",
+            "mimics", "contacts", "self_collision", "inertia_from_file",
         )  # fmt: skip
         constants = {name: getattr(self, name) for name in names}
         return type("Robot", (RobotEnv,), {"model": file, "task": self.make_task(), **constants, **changes})
@@ -231,9 +233,15 @@ def infer_base(
     elif twins and not world:
         kind, base, why = "legs", "free", f"its branches to {_listed(twins)} are alike and reach the ground"
     elif is_hand:
-        kind, base, why = "hand", "fixed", f"most of its joints are fingers' ({_listed(_names(fingers or tree.moving))})"
+        kind, base, why = (
+            "hand",
+            "fixed",
+            f"most of its joints are fingers' ({_listed(_names(fingers or tree.moving))})",
+        )
     else:
         kind, base, why = "arm", "fixed", "its joints are named neither like legs nor like wheels"
+        if rotors:
+            why = f"{why}; Bullet does not simulate its propellers, so it is held"
     if world and base == "free":
         base, why = "fixed", f"its root is called {root.name!r}, though {why}"
     elif world:
@@ -297,7 +305,9 @@ def infer(
     except _NoShapesError:
         other = None if task in {"walk", "stand"} else task
         found = _Inference(model, file, task=other, base="fixed", tip=tip, joints=joints).propose()
-        return replace(found, reasons={**found.reasons, "base": "no link has a collision shape: it would fall for ever"})
+        return replace(
+            found, reasons={**found.reasons, "base": "no link has a collision shape: it would fall for ever"}
+        )
 
 
 class _NoShapesError(Exception):
@@ -321,6 +331,7 @@ class _Inference:
         self.joint_reasons: dict[tuple[str, str], str] = {}
         self.base, self.kind, self.reasons["base"] = infer_base(model, base)
         self.mimics = self._mimics()
+        self.state = states_beside(model)
         self.own = [joint for joint in self.tree.moving if joint.name not in self.mimics]
         self._require_known()
 
@@ -335,7 +346,9 @@ class _Inference:
                     f"{', '.join(_names(self.own))}"
                 )
         if self.given_tip is not None and not self.tree.path(self.given_tip):
-            raise ArgumentError(f"--tip {self.given_tip}: no joint moves this link: choose one of {', '.join(self._tips())}")
+            raise ArgumentError(
+                f"--tip {self.given_tip}: no joint moves this link: choose one of {', '.join(self._tips())}"
+            )
 
     def propose(self) -> Proposal:
         """Find everything."""
@@ -390,7 +403,8 @@ class _Inference:
             what = {"legs": "it has legs", "wheels": "it has wheels, on which it drives ahead"}
             self.reasons["task"] = what.get(self.kind, "its base is free")
             return "walk"
-        if self.kind == "hand" and self.given_tip is None:
+        branches = len({self.tree.path(leaf)[0].name for leaf in self.tree.leaves() if self.tree.path(leaf)})
+        if self.kind == "hand" and self.given_tip is None and branches > 1:
             self.reasons["task"] = "it is a hand, whose fingers follow targets"
             return "track"
         if not self._tips():
@@ -420,7 +434,9 @@ class _Inference:
             return self.given_tip
         tips = self._tips()
         if not tips:
-            raise ArgumentError(f"{self.model.path}: no link could reach for something: give --tip LINK, or --task track")
+            raise ArgumentError(
+                f"{self.model.path}: no link could reach for something: give --tip LINK, or --task track"
+            )
 
         def is_called(link: str, word: str) -> bool:
             return bool(re.search(rf"\b{word}\b", words(link)))
@@ -466,10 +482,12 @@ class _Inference:
 
     def _pose(self) -> dict[str, float]:
         """Return positions of joints that are not 0: an SRDF's, else the middle of limits that exclude 0."""
-        state = states_beside(self.model)
+        state = self.state
         pose = {}
         for joint in self.own:
-            low, high = (-math.inf, math.inf) if joint.lower is None or joint.upper is None else (joint.lower, joint.upper)
+            low, high = (
+                (-math.inf, math.inf) if joint.lower is None or joint.upper is None else (joint.lower, joint.upper)
+            )
             if low >= high:
                 low, high = -math.inf, math.inf
             value, why = 0.0, ""
@@ -486,7 +504,9 @@ class _Inference:
         if state:
             self.reasons["start_pose"] = f"the state {state.name!r} in {state.file.name}"
         else:
-            self.reasons["start_pose"] = "0, or the middle of the limits where they exclude 0; there is no SRDF file beside it"
+            self.reasons["start_pose"] = (
+                "0, or the middle of the limits where they exclude 0; there is no SRDF file beside it"
+            )
         return pose
 
     def _turn(self) -> tuple[float, float, float]:
@@ -505,6 +525,9 @@ class _Inference:
         spread = np.ptp(ends @ _rotation((roll, pitch, 0.0)).T, axis=0)
         return roll, pitch, right if spread[1] > 1.2 * spread[0] else 0.0
 
+    def _in_order(self, pose: Mapping[str, float]) -> dict[str, float]:
+        return {name: pose[name] for name in _names(self.tree.moving) if name in pose}
+
     def _follow(self, pose: dict[str, float]) -> None:
         for name, (leader, factor, offset) in self.mimics.items():
             if value := round(factor * pose.get(leader, 0.0) + offset, 4):
@@ -515,7 +538,9 @@ class _Inference:
         kinds = {finding.kind for finding in self.model.findings}
         lacking = [link.name for link in self.model.links if link.mass and link.inertia is None]
         if "impossible-inertia" in kinds or "no-inertia" in kinds or lacking:
-            self.reasons["inertia_from_file"] = "no body can have some of the file's: Bullet computes them from the shapes"
+            self.reasons["inertia_from_file"] = (
+                "no body can have some of the file's: Bullet computes them from the shapes"
+            )
             return False
         self.reasons["inertia_from_file"] = "every link's is one that a body can have"
         return True
@@ -571,7 +596,7 @@ class _Inference:
             self.reasons["offset"] = "the link's own frame"
             return (0.0, 0.0, 0.0)
         matrix = np.reshape(pybullet.getMatrixFromQuaternion(turn), (3, 3))
-        x, y, z = (2 * matrix.T @ way).round(3).tolist()
+        x, y, z = ((2 * matrix.T @ way).round(3) + 0.0).tolist()  # without -0.0
         self.reasons["offset"] = "the far end of the link, whose frame is in its joint"
         return x, y, z
 
@@ -597,7 +622,9 @@ class _Inference:
                 f", {_SLIDE} m where a joint slides" if _SLIDE in reach.values() else ""
             )
             return {"motors": forces, "control": "position", "reach": _alike(reach)}
-        self.reasons["control"] = "wheels turn without end" if drives else "a policy that sees the target closes the loop"
+        self.reasons["control"] = (
+            "wheels turn without end" if drives else "a policy that sees the target closes the loop"
+        )
         speeds = {}
         for name, joint in kinds.items():
             wanted = _WHEEL_SPEED if drives else _SLIDE_SPEED if joint.kind == "prismatic" else _TURN_SPEED
@@ -619,14 +646,14 @@ class _Inference:
                     self.reasons["inertia_from_file"] = "with the file's the robot does not keep its pose: Bullet's"
             if math.isnan(drift):
                 raise ArgumentError(
-                    f"{self.model.path}: Bullet's simulation of {self.model.name!r} diverges: positions are no numbers; "
+                    f"{self.model.path}: Bullet's simulation of {self.model.name!r} diverges: places are no numbers; "
                     "`es-envs robot FILE` names what is strange about the file"
                 )
             self.reasons["drift"] = f"left alone, its joints move by {drift:.2g} at most"
             return replace(draft, drift=drift)
         draft = replace(draft, stands=stand(draft, self.file))
         # A knee that cannot be straight is at the middle of its limits so far, and the foot anywhere.
-        is_odd = "SRDF" in self.reasons["start_pose"] and any(name in draft.motors for name in draft.start_pose)
+        is_odd = self.state is None and any(name in draft.motors for name in draft.start_pose)
         if self.kind == "legs" and is_odd:
             other = self._bent(draft, 0.8)
             other = replace(other, stands=stand(other, self.file))
@@ -687,9 +714,7 @@ class _Inference:
         return chains
 
 
-def _bend(
-    env: RobotEnv, chain: Sequence[str], pose: Mapping[str, float], bend: float, tree: Tree
-) -> dict[str, float]:
+def _bend(env: RobotEnv, chain: Sequence[str], pose: Mapping[str, float], bend: float, tree: Tree) -> dict[str, float]:
     """Find the angle of a thigh with which the foot is below the hip, if the knee is bent."""
     thigh, knee = chain[:2]
     limits = env.limits()

@@ -13,6 +13,8 @@ from es_envs.bullet.robots.env import RobotEnv
 from es_envs.bullet.robots.inference import SECONDS, Proposal, Rest
 from es_envs.text import printable
 
+FRAMES_PER_SECOND = 30.0
+"""Of a film."""
 _SIDE, _LEGEND, _LINE, _MARGIN = 560, 250, 19, 14  # pixels
 _VIEWS = {"front": 90.0, "side": 0.0}  # yaw [degrees]
 _MOST_NAMES = 84
@@ -60,17 +62,16 @@ def draw_card(proposal: Proposal, file: Path, picture: Path) -> None:
     image.save(picture, optimize=True)
 
 
-def idle_frames(proposal: Proposal, file: Path) -> Iterator[tuple[NDArray[np.uint8], float]]:
-    """Give frames of a robot that is left alone for some seconds, each with the number of frames per second."""
+def idle_frames(proposal: Proposal, file: Path) -> Iterator[NDArray[np.uint8]]:
+    """Give the frames of a film of a robot that is left alone for some seconds."""
     env = proposal.env_class(file, task=Rest())(render_mode="rgb_array", width=640, height=480)
     try:
         env.reset(seed=0)
         rest = np.zeros(env.action_space.shape, np.float32)  # type: ignore[arg-type]
-        rate = float(env.metadata["render_fps"])
-        for _ in range(round(SECONDS * rate)):
+        for _ in range(round(SECONDS * FRAMES_PER_SECOND)):
             env.step(rest)
             frame: Any = env.render()
-            yield frame, rate
+            yield frame
     finally:
         env.close()
 
@@ -79,7 +80,10 @@ def _joints(env: RobotEnv) -> list[tuple[str, tuple[float, ...]]]:
     """Joints that move, by name, with their places in the world [m]."""
     indices = env.joints(env.body)
     return [
-        (name, pybullet.getLinkState(env.body, indices[name], computeForwardKinematics=1, physicsClientId=env.client)[4])
+        (
+            name,
+            pybullet.getLinkState(env.body, indices[name], computeForwardKinematics=1, physicsClientId=env.client)[4],
+        )
         for name in env.limits()
     ]
 
@@ -89,7 +93,9 @@ def _pane(
 ) -> tuple[NDArray[np.uint8], list[tuple[float, float]]]:
     """A picture from one side, and where the joints are in it [pixels]."""
     own = env.camera()
-    camera = Camera(target=own.target, distance=0.7 * own.distance, yaw=yaw, pitch=-8.0, field_of_view=own.field_of_view)
+    camera = Camera(
+        target=own.target, distance=0.7 * own.distance, yaw=yaw, pitch=-8.0, field_of_view=own.field_of_view
+    )
     env.camera = lambda: camera  # type: ignore[method-assign]
     pixels: Any = env.render()
     del env.camera  # the class's own again
@@ -105,7 +111,10 @@ def _apart(places: list[tuple[float, float]]) -> Iterator[tuple[tuple[float, flo
     """Give the places of labels, moved where they would cover each other, with their numbers."""
     taken: list[tuple[float, float]] = []
     for number, (x, y) in enumerate(places, 1):
-        for radius, angle in ((0.0, 0.0), *((17.0 * ring, step * 0.7854) for ring in (1, 2, 3, 4) for step in range(8))):
+        for radius, angle in (
+            (0.0, 0.0),
+            *((17.0 * ring, step * 0.7854) for ring in (1, 2, 3, 4) for step in range(8)),
+        ):
             here = (x + radius * np.cos(angle), y + radius * np.sin(angle))
             if all(abs(here[0] - a) + abs(here[1] - b) > 17 for a, b in taken):
                 break

@@ -27,13 +27,19 @@ class State:
 
 
 def states_beside(model: Model) -> State | None:
-    """Return the pose in which a robot stands, if there is an SRDF file of this robot beside the model's or in ``srdf``.
+    """Return the pose in which a robot stands, if an SRDF file beside the model's or in ``srdf`` has one.
 
     The first of half_sitting, standing, home, default and reference counts.
     """
     folder = model.path.parent
-    files = [file for place in (folder, folder / "srdf", folder.parent / "srdf") for file in sorted(place.glob("*.srdf"))]
-    rated = [(rating, root, file) for file in files[:_MOST_FILES] if (root := _read(file)) and (rating := _rate(root, file, model))]
+    files = [
+        file for place in (folder, folder / "srdf", folder.parent / "srdf") for file in sorted(place.glob("*.srdf"))
+    ]
+    rated = [
+        (rating, root, file)
+        for file in files[:_MOST_FILES]
+        if (root := _read(file)) and (rating := _rate(root, file, model))
+    ]
     for _, root, file in sorted(rated, key=lambda each: -each[0]):
         for name in _NAMES:
             positions = _positions(root, name, model)
