@@ -18,7 +18,7 @@ from typing import Any
 
 LIMIT = 400  # seconds of a process
 STEPS = 60
-ENDINGS = {".urdf", ".xacro", ".xml", ".sdf"}
+ENDINGS = (".urdf", ".xacro", ".xml", ".sdf")
 ROOTS = (b"<robot", b"<mujoco", b"<sdf")
 
 
@@ -119,14 +119,18 @@ def examine_model(file: Path) -> dict[str, Any]:
     return result
 
 
-def models(folders: Iterable[Path]) -> list[tuple[str, Path]]:
+def models(folders: Iterable[Path], endings: Iterable[str]) -> list[tuple[str, Path]]:
     """Return the models in folders, by their names there."""
-    found = []
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in ENDINGS and path.is_file() and any(root in path.read_bytes()[:100_000] for root in ROOTS):
-                found.append((str(path.relative_to(folder)), path))
-    return found
+
+    def is_model(path: Path) -> bool:
+        return path.suffix in endings and path.is_file() and any(root in path.read_bytes()[:100_000] for root in ROOTS)
+
+    return [
+        (str(path.relative_to(folder)), path)
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if is_model(path)
+    ]
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
@@ -147,10 +151,11 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         rows.append("| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |")
     stepping = [each for each in results.values() if each.get("steps") == STEPS]
     legs = [each for each in stepping if each.get("base") == "free" and each["kind"] == "legs"]
+    checked = sum(each.get("check", False) for each in stepping)
     slow = max((each["load_seconds"] for each in stepping), default=0)
     summary = (
-        f"{len(results)} models: {len(stepping)} step, {sum(each.get('check', False) for each in stepping)} of these pass "
-        f"the check; {sum(each['stands'] == 5.0 for each in legs)} of {len(legs)} with legs stand 5 s; loading takes "
+        f"{len(results)} models: {len(stepping)} step, {checked} of these pass the "
+        f"check; {sum(each['stands'] == 5.0 for each in legs)} of {len(legs)} with legs stand 5 s; loading takes "
         f"{slow:.1f} s at most."
     )
     return "\n".join([summary, "", *rows, ""])
@@ -161,6 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--to", type=Path, default=Path("robots.json"))
+    parser.add_argument("--ending", action="append", choices=ENDINGS, help="only files with this ending")
     parser.add_argument("--only", default="", help="only models whose names contain this")
     parser.add_argument("--stage", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -169,7 +175,7 @@ def main() -> None:
         print(json.dumps(write_plugin(*arguments) if stage == "new" else try_plugin()))
         return
     results: dict[str, dict[str, Any]] = {}
-    for name, path in models(options.folders):
+    for name, path in models(options.folders, options.ending or ENDINGS):
         if options.only not in name:
             continue
         results[name] = examine_model(path)

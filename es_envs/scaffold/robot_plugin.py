@@ -238,7 +238,8 @@ def _code(value: Any, name: str, proposal: Proposal) -> str:
             why = proposal.joint_reasons.get((name, key), "")
             comment = f"  # {one_line(why)}" if why else ""
             parts = (literal(each[0]), repr(each[1]), repr(each[2])) if isinstance(each, tuple) else ()
-            line = f"        {literal(key)}: {f'({", ".join(parts)})' if parts else repr(each)},"
+            code = f"({', '.join(parts)})" if parts else repr(each)
+            line = f"        {literal(key)}: {code},"
             if parts and len(line) > _WIDTH:
                 lines += [f"        {literal(key)}: (", *(f"            {part}," for part in parts), "        ),"]
             else:
