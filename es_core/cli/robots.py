@@ -14,7 +14,7 @@ from es_core.formatting import figures
 
 if TYPE_CHECKING:
     from es_envs.bullet.models import Model
-    from es_envs.bullet.robots.inference import Proposal
+    from es_envs.bullet.robots.proposal import Proposal
 
 
 def add(commands: Any) -> None:
@@ -125,7 +125,8 @@ def _proposal(model: "Model", options: argparse.Namespace) -> "tuple[Proposal | 
             raise ValueError("--picture and --film need PyBullet: `pip install 'es-envs[bullet]'`")
         return None, "PyBullet is not installed, which would look at it: `pip install 'es-envs[bullet]'`"
     from es_envs.bullet.robots.copying import copy_model
-    from es_envs.bullet.robots.inference import infer, infer_base
+    from es_envs.bullet.robots.inference import infer
+    from es_envs.bullet.robots.tree import infer_base
 
     with tempfile.TemporaryDirectory(prefix="es-envs-robot-") as folder:
         visuals = bool(options.picture or options.film)

@@ -10,15 +10,9 @@ from typing import Any, Literal
 from es_envs.arguments import require_one_of
 from es_envs.bullet.models import Finding
 from es_envs.bullet.robots.copying import copy_model
-from es_envs.bullet.robots.inference import (
-    SECONDS,
-    TASKS,
-    Proposal,
-    TaskName,
-    infer,
-    infer_base,
-    read_for_proposal,
-)
+from es_envs.bullet.robots.inference import infer, read_for_proposal
+from es_envs.bullet.robots.proposal import SECONDS, TASKS, Proposal, TaskName
+from es_envs.bullet.robots.tree import infer_base
 from es_envs.scaffold.plugin import Names, NewPlugin, filled, plugin_names, write_plugin
 from es_envs.text import printable
 

@@ -95,8 +95,8 @@ def _mass_of_root(root: Node, model: Model) -> str:
             link.children = [child for child in link.children if child.tag != "inertial"]
             inertial = link.add("inertial", first=True)
             inertial.add("mass", value=_LIGHT["mass"])
-            moments = dict.fromkeys(("ixx", "iyy", "izz"), _LIGHT["moment"])
-            inertial.add("inertia", **moments, ixy="0", ixz="0", iyz="0")
+            moment = _LIGHT["moment"]
+            inertial.add("inertia", ixx=moment, iyy=moment, izz=moment, ixy="0", ixz="0", iyz="0")
     return (
         f"the root {name!r} has no mass in the file, for which Bullet takes 1 kg or hangs it up: in the copy it has a "
         "milligram, and the links that are fastened to it have theirs"

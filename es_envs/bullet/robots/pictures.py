@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from es_envs.bullet.camera import Camera, View
 from es_envs.bullet.client import pybullet
 from es_envs.bullet.robots.env import RobotEnv
-from es_envs.bullet.robots.inference import SECONDS, Proposal, Rest
+from es_envs.bullet.robots.proposal import SECONDS, Proposal, Rest
 from es_envs.text import printable
 
 FRAMES_PER_SECOND = 30.0
@@ -67,7 +67,7 @@ def idle_frames(proposal: Proposal, file: Path) -> Iterator[NDArray[np.uint8]]:
     env = proposal.env_class(file, task=Rest())(render_mode="rgb_array", width=640, height=480)
     try:
         env.reset(seed=0)
-        rest = np.zeros(env.action_space.shape, np.float32)  # type: ignore[arg-type]
+        rest = np.zeros(len(env.motors), np.float32)
         for _ in range(round(SECONDS * FRAMES_PER_SECOND)):
             env.step(rest)
             frame: Any = env.render()
