@@ -73,7 +73,7 @@ def infer(
 
     Raises:
         ArgumentError: there is no such link or joint, it does not move, or the task does not suit the base.
-        RuntimeError: Bullet cannot load it.
+        RuntimeError: Bullet cannot load or simulate it.
     """
     if base is None and task in {"walk", "stand"}:
         base = "free"
@@ -371,7 +371,7 @@ class _Inference:
         low, high = (np.array(bound) for bound in pybullet.getAABB(env.body, link, physicsClientId=env.client))
         place, turn = pybullet.getLinkState(env.body, link, physicsClientId=env.client)[4:6]
         way = (low + high) / 2 - place
-        if not 0.001 < np.linalg.norm(way) < 2 or not pybullet.getCollisionShapeData(env.body, link, env.client):
+        if not 0.001 < np.linalg.norm(way) < 2 or link not in links_with_shapes(env):
             self.reasons["offset"] = "the link's own frame"
             return (0.0, 0.0, 0.0)
         matrix = np.reshape(pybullet.getMatrixFromQuaternion(turn), (3, 3))
@@ -424,7 +424,7 @@ class _Inference:
                     draft, drift = other, other_drift
                     self.reasons["inertia_from_file"] = "with the file's the robot does not keep its pose: Bullet's"
             if math.isnan(drift):
-                raise ArgumentError(
+                raise RuntimeError(
                     f"{self.model.path}: Bullet's simulation of {self.model.name!r} diverges: places are no numbers; "
                     "`es-envs robot FILE` names what is strange about the file"
                 )
@@ -486,8 +486,9 @@ class _Inference:
         feet = draft.contacts or tuple(feet_of(env))
         chains = []
         for foot in feet:
-            path = [joint.name for joint in self.tree.path(foot) if joint.name in draft.motors]
-            across = [name for name in path if abs(axis_of(env, name)[1]) > 0.7]
+            path = [joint for joint in self.tree.path(foot) if joint.name in draft.motors]
+            leg = [joint for joint in path if is_leg(joint)] or path
+            across = [joint.name for joint in leg if abs(axis_of(env, joint.name)[1]) > 0.7]
             if len(across) >= 2:
                 chains.append(across[:3])
         return chains

@@ -30,9 +30,11 @@ class Tree:
         self.model = model
         self.joints = {joint.name: joint for joint in model.joints}
         self.above = {joint.child: joint for joint in model.joints}
+        self._all_above: dict[str, list[Joint]] = {}  # of MJCF: a body may have several
         self.below: dict[str, list[Joint]] = {}
         for joint in model.joints:
             self.below.setdefault(joint.parent, []).append(joint)
+            self._all_above.setdefault(joint.child, []).append(joint)
         self.moving = [joint for joint in model.joints if joint.kind in {"revolute", "continuous", "prismatic"}]
         self.root = model.roots[0] if model.roots else model.links[0]
 
@@ -40,7 +42,7 @@ class Tree:
         """Joints that move, from the root to a link."""
         path: list[Joint] = []
         while joint := self.above.get(link):
-            path.insert(0, joint)
+            path = [*self._all_above[link], *path]
             link = joint.parent
         return [joint for joint in path if joint in self.moving]
 

@@ -15,6 +15,7 @@ from es_envs.bullet.robots.tasks import Stand
 from es_envs.bullet.robots.tree import Tree
 
 _STEPS_PER_SECOND = 30
+_LARGEST = 100.0  # robot [m]
 _NEAR_FLOOR = 0.02  # share of a robot's height within which a link touches the floor
 
 
@@ -94,9 +95,12 @@ def hold(proposal: Proposal, file: Path) -> float:
 
 
 def links_with_shapes(env: RobotEnv) -> list[int]:
-    """The base and the links that have a collision shape."""
-    count = pybullet.getNumJoints(env.body, physicsClientId=env.client)
-    return [k for k in range(-1, count) if pybullet.getCollisionShapeData(env.body, k, env.client)]
+    """The base, -1, and the links that have a collision shape."""
+    links = range(-1, pybullet.getNumJoints(env.body, physicsClientId=env.client))
+    if Path(env.model).suffix == ".xml":  # of MJCF, asking for a shape that is not there ends the process
+        boxes = {link: np.ptp(pybullet.getAABB(env.body, link, env.client), axis=0) for link in links}
+        return [link for link, size in boxes.items() if 0 < size.max() < _LARGEST]
+    return [link for link in links if pybullet.getCollisionShapeData(env.body, link, env.client)]
 
 
 def box_of(env: RobotEnv) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
