@@ -88,6 +88,7 @@ def new_robot(
     Raises:
         ValueError: a name is not possible, the file is no robot that Bullet can load and drive, or a choice does not
             suit the robot.
+        RuntimeError: Bullet cannot load or simulate it.
         FileNotFoundError: there is no such file.
         FileExistsError: ``parent`` contains something of this name.
     """

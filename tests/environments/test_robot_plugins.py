@@ -288,7 +288,6 @@ def test_hostile_names_never_become_code(here, capsys):
         (["--tip", "base"], "no joint moves this link"),
         (["--joints", "shoulder,nix"], "no such joint that can be driven: this robot has shoulder, elbow"),
         (["--task", "walk", "--base", "fixed"], "a robot whose base is fixed cannot walk"),
-        (["--gymnasium"], "not allowed with argument"),
         (["--package", "arm"], "expected NAME=DIR"),
     ],
 )
@@ -296,6 +295,13 @@ def test_a_choice_that_the_robot_has_not_is_a_sentence(options, message, arm, he
     assert new("my-arm", arm, *options) == 2
     assert message in capsys.readouterr().err
     assert not list(here.iterdir())
+
+
+def test_a_robot_is_of_no_other_kind(arm, here, capsys):
+    with pytest.raises(SystemExit) as ended:
+        new("my-arm", arm, "--gymnasium")
+    assert ended.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err
 
 
 def test_choices_about_a_robot_need_its_file(here, capsys):

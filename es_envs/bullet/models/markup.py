@@ -15,6 +15,7 @@ from es_envs.bullet.models.findings import Findings, UnreadableError
 MOST_BYTES = 20_000_000  # of a document
 _MOST_ELEMENTS = 200_000
 _DEEPEST = 90  # Bullet's reader has a limit of 100
+_NAMES = {"name", "link", "joint", "filename", "file"}  # attributes in which white space counts
 _LONGEST_LINE = 1000  # bytes; Bullet cuts lines a little above
 _MESHES = {".obj", ".stl", ".dae", ".glb", ".gltf", ".ply", ".mesh", ".msh", ".usd", ".usda", ".usdc", ".fbx"}
 _MAGIC = {
@@ -214,7 +215,7 @@ def write(root: Node) -> str:
         if isinstance(node, str):
             lines.append(node)
             continue
-        attributes = [f"{name}={_quoted(value)}" for name, value in node.attributes.items()]
+        attributes = [f"{name}={_quoted(name, value)}" for name, value in node.attributes.items()]
         room = sum(map(len, attributes)) + len(node.tag)
         head = ("\n" if room > _LONGEST_LINE / 2 else " ").join([f"<{node.tag}", *attributes])
         text = escape(" ".join(node.text.split()))
@@ -226,5 +227,6 @@ def write(root: Node) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(value: str) -> str:
-    return f'"{escape(" ".join(value.split()) if len(value) > 100 else value, {chr(34): "&quot;"})}"'
+def _quoted(name: str, value: str) -> str:
+    text = " ".join(value.split()) if len(value) > 100 and name not in _NAMES else value
+    return f'"{escape(text, {chr(34): "&quot;", chr(9): "&#9;", chr(10): "&#10;", chr(13): "&#13;"})}"'

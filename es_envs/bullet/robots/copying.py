@@ -139,7 +139,7 @@ class _Copies:
         return f"meshes/{self._names[key]}"
 
     def _free_name(self, stem: str, ending: str) -> str:
-        stem = file_name(re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:60].strip("-") or "mesh")
+        stem = file_name(re.sub(r"[^A-Za-z0-9_]+", "-", stem)[:60].strip("-") or "mesh")
         taken = {entry.name.lower() for entry in self._folder.iterdir()}
         names = (f"{stem}{number or ''}{ending}" for number in [0, *range(2, 100_000)])
         return next(name for name in names if name.lower() not in taken)

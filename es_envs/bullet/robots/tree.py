@@ -111,14 +111,15 @@ def infer_base(model: Model, given: str | None = None) -> tuple[Literal["free", 
         given: "free" or "fixed" if you know it.
 
     Raises:
-        ArgumentError: it flies on propellers, which Bullet does not simulate, or no joint moves.
+        RuntimeError: it flies on propellers, which Bullet does not simulate.
+        ArgumentError: no joint moves.
     """
     tree = Tree(model)
     root = tree.root
     driven = [joint for joint in tree.moving if not ROTOR.search(words(joint.name))]
     rotors = [link.name for link in model.links if ROTOR.search(words(link.name))]
     if not driven and (rotors or re.search(r"copter|drone|rotor|hector|iris", model.name.lower())):
-        raise ArgumentError(
+        raise RuntimeError(
             f"{model.path}: {model.name!r} flies on propellers, and no other joint moves: Bullet does not simulate "
             "propellers, so there is nothing that a policy could drive; write its forces in an environment of your own"
         )
