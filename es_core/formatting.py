@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -15,6 +17,32 @@ import numpy as np
 def shell_line(words: Sequence[str]) -> str:
     """Words as a line for this system's shell."""
     return subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
+
+
+def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> str:
+    """A text in lines of at most ``width`` characters, broken only between words.
+
+    A longer word has a line of its own, and a command in backticks is not broken if a line can hold it.
+
+    Args:
+        text: a sentence or several.
+        width: of a line, with what it begins with.
+        first: what the first line begins with.
+        rest: what the others begin with.
+    """
+
+    def glued(command: re.Match[str]) -> str:
+        return command[0].replace(" ", "\0") if len(rest + command[0]) <= width else command[0]
+
+    lines = textwrap.wrap(
+        re.sub(r"`[^`]+`", glued, text),
+        max(1, width),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace("\0", " ")
 
 
 def figures(value: float | None, interval: tuple[float, float] | None = None) -> str:

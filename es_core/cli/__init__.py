@@ -18,8 +18,8 @@ from typing import Any
 
 import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
-from es_core.cli.arguments import Parser
 from es_core.cli.output import log, log_error, stdout_for_results, tolerate_narrow_encodings
+from es_core.cli.parser import Parser
 from es_core.config.keywords import with_new_options
 from es_envs import interruption
 from es_envs.streams import lasting_streams, open_closed_streams
@@ -161,7 +161,6 @@ def make_parser() -> argparse.ArgumentParser:
         prog="es-envs",
         usage="%(prog)s COMMAND [options]",
         description="Evolve policies for your own simulations. `es-envs COMMAND --help` explains a command.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"es-envs {version('es-envs')}")
     # For a process that starts commands: they are interrupted when it closes their stdin, or is gone.

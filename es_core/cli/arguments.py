@@ -1,7 +1,6 @@
 """Arguments that several commands have, and how settings are written on the command line."""
 
 import argparse
-import difflib
 import json
 import re
 import types
@@ -9,74 +8,15 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields
-from typing import Any, NoReturn
+from typing import Any
 
 import es_envs
+from es_core.cli.parser import Parser
 from es_core.config.checks import AUTO
 from es_core.config.keywords import field_name, keyword
 from es_core.pools.options import PoolOptions
 
 TRUST_HELP = "let the run's files name modules outside the installed plugins"
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose help and errors are short: some commands have eighty options.
-
-    It takes no abbreviations of options, which the next option that is added could make ambiguous. Settings, which
-    ``add_setting`` adds, are in the help of ``--help-all`` alone.
-    """
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **how})
-        self.summary = ""  # of a command, for the help of the whole program
-        self._settings: list[tuple[argparse.Action, str]] = []
-
-    def add_setting(self, group: Any, *names: str, help_text: str, **how: Any) -> None:
-        """Add an option to a group that only ``--help-all`` shows."""
-        if not self._settings:
-            self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all settings and exit")
-            self.epilog = f"All settings: `{self.prog} --help-all`"
-        self._settings.append((group.add_argument(*names, help=argparse.SUPPRESS, **how), help_text))
-
-    def show_settings(self) -> None:
-        """Show the settings in the help, too."""
-        for action, text in self._settings:
-            action.help = text
-        self.epilog = "Settings have these defaults unless the strategy or the environment sets others."
-
-    def format_help(self) -> str:
-        """The help, with a usage of one line."""
-        if self.usage is None:
-            names = [str(action.metavar or action.dest) for action in self._actions if not action.option_strings]
-            self.usage = " ".join(["%(prog)s", *names, "[options]"])
-        return super().format_help()
-
-    @property
-    def options(self) -> list[str]:
-        """All options that it takes, such as ``--seed``."""
-        return [name for action in self._actions for name in action.option_strings]
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse the name of a command that does not exist; argparse itself would list them all."""
-        if isinstance(action.choices, Mapping) and value not in action.choices:
-            close = difflib.get_close_matches(value, action.choices, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            raise argparse.ArgumentError(None, f"there is no command {value!r}{hint}")
-        super()._check_value(action, value)
-
-    def error(self, message: str) -> NoReturn:
-        """End the process with exit code 2."""
-        self.exit(2, f"error: {message}; `{self.prog} --help` lists the options\n")
-
-
-class _HelpAll(argparse.Action):
-    """Shows all settings, and exits."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        if isinstance(parser, Parser):
-            parser.show_settings()
-        parser.print_help()
-        parser.exit()
 
 
 def add_command(
@@ -86,6 +26,7 @@ def add_command(
     help_text: str,
     *,
     as_json: bool = True,
+    examples: Sequence[str] = (),
 ) -> Parser:
     """Add a command that calls ``run`` with its options, and ends with the exit code that it returns, or 0.
 
@@ -95,9 +36,11 @@ def add_command(
         run: what it does.
         help_text: in lower case, without a full stop.
         as_json: whether it has ``--json``.
+        examples: of it, for its help, without the program's name.
     """
     sub: Parser = commands.add_parser(name, description=help_text[0].upper() + help_text[1:] + ".")
     sub.summary = help_text
+    sub.examples = tuple(f"es-envs {name} {example}" for example in examples)
     sub.add_argument("--quiet", action="store_true", help="show no progress")
     if as_json:
         sub.add_argument("--json", action="store_true", help="print the result as JSON")

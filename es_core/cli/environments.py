@@ -127,7 +127,9 @@ def _robot(options: argparse.Namespace) -> int:
     ]
     if joints:
         print_result("")
-        print_table([("joint", "kind", "limits [rad or m]", "effort", "velocity", "mimics"), *joints], names=0)
+        print_table(
+            [("joint", "kind", "limits [rad or m]", "effort", "velocity", "mimics"), *joints], headed=True, names=0
+        )
     for finding in model.findings:
         print_result("")
         print_result(finding)

@@ -7,12 +7,15 @@ from contextlib import suppress
 from dataclasses import fields
 from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_size
 
 if TYPE_CHECKING:
     from es_envs import Episode
+
+_LISTED = 6  # episodes of which each one's fitness is written out
 
 
 def add_film(sub: argparse.ArgumentParser) -> None:
@@ -137,6 +140,8 @@ def _is_new(path: Path) -> bool:
 def scores(path: str | Path, episodes: Sequence["Episode"]) -> str:
     """Write out the fitness of each of a film's episodes: whose, if several policies play, and which, if they differ.
 
+    Of many episodes it is the lowest, the median and the highest.
+
     Args:
         path: path of the film.
         episodes: its episodes.
@@ -148,6 +153,16 @@ def scores(path: str | Path, episodes: Sequence["Episode"]) -> str:
     titles = [title_of(**player) for shot in described["shots"] for player in shot["players"]]
     names = [next(iter(episode.fitnesses)) for episode in episodes]
     values = [f"{episode.fitness:z.2f}" for episode in episodes]
+    if len(values) > _LISTED:
+        spread: dict[str, list[float]] = {}
+        for name, episode in zip(names, episodes, strict=True):
+            spread.setdefault(name, []).append(episode.fitness)
+        parts = [
+            f"{f'{name} ' if len(spread) > 1 else ''}{min(found):z.2f} at least, {median(found):z.2f} in the middle, "
+            f"{max(found):z.2f} at most"
+            for name, found in spread.items()
+        ]
+        return f"fitness of the {len(values)} filmed episodes: {'; '.join(parts)}"
     if len(set(names)) > 1:
         values = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
     if len(set(titles)) > 1:

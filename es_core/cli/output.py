@@ -11,19 +11,19 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
 from typing import Any, TextIO, cast
 
-from es_core.formatting import shell_line
+from es_core.formatting import shell_line, wrapped
 from es_envs.loading import stdout_kept
 from es_envs.streams import LastingStream
 from es_envs.text import printable
 
 _BOLD = 1
+_HEADING = "1;36"  # bold, cyan
 _COLOURS = {
     "ok": 32,
     "active": 32,
@@ -58,13 +58,43 @@ def stdout_for_results() -> Iterator[None]:
 
 
 def log(text: str) -> None:
-    """Print a line on stderr."""
-    print(printable(text), file=sys.stderr)
+    """Print lines on stderr; in a terminal, they are wrapped between words."""
+    print(_fitted(printable(text), sys.stderr), file=sys.stderr)
+
+
+def log_next(*commands: str) -> None:
+    """Print the commands to go on with, each in a line that can be copied as it is."""
+    print(
+        "\n".join([f"{heading('Next', sys.stderr)}:", *(f"  {printable(each)}" for each in commands)]), file=sys.stderr
+    )
 
 
 def print_result(text: object) -> None:
-    """Print a line of the result."""
-    print(printable(str(text)), file=_STDOUT.get(), flush=True)
+    """Print lines of the result; in a terminal, they are wrapped between words."""
+    stdout = _STDOUT.get() or sys.stdout
+    print(_fitted(printable(str(text)), stdout), file=stdout, flush=True)
+
+
+def print_command(command: str) -> None:
+    """Print a command as a result, in a line that can be copied as it is."""
+    print(printable(command), file=_STDOUT.get(), flush=True)
+
+
+def heading(text: str, stream: TextIO) -> str:
+    """A text in the colour of headings, if the stream takes colours."""
+    return _coloured(text, _HEADING, stream)
+
+
+def _coloured(text: str, code: object, stream: TextIO) -> str:
+    in_colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return f"\x1b[{code}m{text}\x1b[0m" if in_colour else text
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    """Lines as wide as the terminal, if there is one."""
+    if not stream.isatty():
+        return text
+    return "\n".join(wrapped(line, shutil.get_terminal_size().columns) for line in text.split("\n"))
 
 
 def log_error(text: str, error: BaseException) -> None:
@@ -105,31 +135,50 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     return lacking.encode("ascii", "backslashreplace").decode(), error.end
 
 
-def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None, below: Sequence[str] = ()) -> None:
+def print_table(
+    rows: Sequence[Sequence[str]], *, headed: bool = False, names: int | None = None, below: Sequence[str] = ()
+) -> None:
     """Print rows of texts in aligned columns, each with its text of ``below`` in a line of its own.
 
-    In a terminal, a long last column is wrapped to its width, between words; and unless NO_COLOR is set, words for a
-    status are in colour, and column ``names`` is bold.
+    In a terminal, a long last column is wrapped to its width, between words; columns that do not fit follow below, with
+    the first one again; and unless NO_COLOR is set, the first row, if it is the columns' heads, and words for a status
+    are in colour, and column ``names`` is bold.
     """
+    stdout = _STDOUT.get() or sys.stdout
     rows = [[printable(text).replace("\n", "\\n") for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    is_terminal = (_STDOUT.get() or sys.stdout).isatty()
-    in_colour = is_terminal and not os.environ.get("NO_COLOR")
-    indent = sum(widths[:-1]) + 2 * len(widths[:-1])
-    room = shutil.get_terminal_size().columns - indent
-    for row, beneath in zip_longest(rows, below, fillvalue=""):
-        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-        cells[-1] = cells[-1].rstrip()
-        if is_terminal and room >= _NARROWEST:
-            lines = textwrap.wrap(cells[-1], room, break_long_words=False, break_on_hyphens=False)
-            cells[-1] = f"\n{' ' * indent}".join(lines)
-        for column, text in enumerate(row):
-            code = _COLOURS.get(text, _BOLD if column == names else 0)
-            if in_colour and code:
-                cells[column] = f"\x1b[{code}m{cells[column]}\x1b[0m"
-        print("  ".join(cells).rstrip(), file=_STDOUT.get(), flush=True)
-        if beneath:
-            print(f"  {printable(beneath)}".replace("\n", "\\n"), file=_STDOUT.get())
+    columns = shutil.get_terminal_size().columns if stdout.isatty() else sys.maxsize
+    blocks = _blocks(widths, columns)
+    for block in blocks:
+        if block is not blocks[0]:
+            print(file=stdout)
+        indent = " " * sum(widths[column] + 2 for column in block[:-1])
+        for number, (row, beneath) in enumerate(zip_longest(rows, below, fillvalue="")):
+            cells = [row[column].ljust(widths[column]) for column in block]
+            cells[-1] = cells[-1].rstrip()
+            if columns - len(indent) >= min(_NARROWEST, widths[block[-1]]):
+                cells[-1] = wrapped(cells[-1], columns - len(indent)).replace("\n", f"\n{indent}")
+            for place, column in enumerate(block):
+                usual = _BOLD if column == names else 0
+                code = _HEADING if headed and number == 0 else _COLOURS.get(row[column], usual)
+                if code:
+                    cells[place] = _coloured(cells[place], code, stdout)
+            print("  ".join(cells).rstrip(), file=stdout, flush=True)
+            if beneath and block is blocks[-1]:
+                print(f"  {printable(beneath)}".replace("\n", "\\n"), file=stdout)
+
+
+def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Columns of the tables, one below the other, into which a table is divided to fit: the first is in all of them."""
+    blocks = [[0]]
+    for column in range(1, len(widths)):
+        last = column == len(widths) - 1  # which can be wrapped
+        needed = sum(widths[each] + 2 for each in blocks[-1])
+        needed += min(widths[column], _NARROWEST) if last else widths[column]
+        if needed > room and len(blocks[-1]) > 1:
+            blocks.append([0])
+        blocks[-1].append(column)
+    return blocks
 
 
 def print_sheet(rows: Sequence[tuple[str, str]], markdown: str) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from es_core.cli.arguments import add_command
-from es_core.cli.output import command_line, log, print_json, print_result
+from es_core.cli.output import command_line, log, log_next, print_json, print_result
+from es_core.formatting import shell_line
 
 
 def add(commands: Any) -> None:
@@ -16,6 +17,7 @@ def add(commands: Any) -> None:
         "new",
         _new,
         "write a plugin to start from: an environment, its fitness and its tests, in a new folder",
+        examples=("my-rover", "my-maze --gymnasium  # without Bullet"),
     )
     sub.add_argument("name", metavar="NAME", help="name of the distribution and its folder, such as my-rover")
     kind = sub.add_mutually_exclusive_group()
@@ -43,10 +45,12 @@ def _new(options: argparse.Namespace) -> None:
     print_result(plugin.folder)
     if options.quiet:
         return
-    log("it is ready to use; next:")
-    log(f"  cd {plugin.folder}")
-    log('  pip install -e ".[test]"')
-    log("  pytest")
-    for command in (("check", plugin.env_id), ("train", plugin.env_id)):
-        log(f"  {command_line(*command)}")
-    log("  es-envs record RUN        # the folder that train prints")
+    log("It is ready to use.")
+    log_next(
+        shell_line(["cd", str(plugin.folder)]),
+        'pip install -e ".[test]"',
+        "pytest",
+        command_line("check", plugin.env_id),
+        command_line("train", plugin.env_id),
+        "es-envs record RUN  # the folder that train prints",
+    )

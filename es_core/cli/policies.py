@@ -22,7 +22,7 @@ from es_core.cli.arguments import (
     chosen_episodes,
 )
 from es_core.cli.films import add_film, film_options, make_film, scores
-from es_core.cli.output import log, print_json, print_result, print_table
+from es_core.cli.output import log, log_next, print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from es_envs import Episode
@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Add these commands."""
-    sub = add_command(commands, "evaluate", _evaluate, "score a policy on starts that its training never saw")
+    sub = add_command(
+        commands,
+        "evaluate",
+        _evaluate,
+        "score a policy on starts that its training never saw",
+        examples=(
+            "runs/ID/RUN",
+            "runs/ID/RUN --episodes 1000 --fitness distance",
+            "RaceCar-v0 --policy random  # a baseline",
+        ),
+    )
     add_policy(sub, episodes=100)
     add_workers(sub)
     sub.add_argument(
@@ -48,7 +58,18 @@ def add(commands: Any) -> None:
     )
     add_json(sub, "--randomize", "ranges other than in training, such as friction=[0.6,1.4]")
 
-    sub = add_command(commands, "record", _record, "film a policy, or its evolution")
+    sub = add_command(
+        commands,
+        "record",
+        _record,
+        "film a policy, or its evolution",
+        examples=(
+            "runs/ID/RUN racecar.mp4",
+            "runs/ID/RUN --evolution --grid",
+            "runs/ID/RUN --generation 4 --ghosts  # all candidates",
+            "BalancingPlate-v0 --pretrained",
+        ),
+    )
     add_policy(sub, episodes=1)
     add_film(sub)
     add_workers(sub)
@@ -183,7 +204,7 @@ def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
         ]
         for name, scores in found.scores.items()
     ]
-    print_table([["what varies", "range", "widest", *heads], *rows])
+    print_table([["what varies", "range", "widest", *heads], *rows], headed=True)
     found.save(page)
     log(f"page: {page}")
 
@@ -204,9 +225,10 @@ def _collect(options: argparse.Namespace) -> None:
         print_json({**asdict(dataset), "path": str(dataset.path)})
         return
     episodes = counted(dataset.episodes, "episode")
-    log(f"{episodes}, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}; to read them:")
+    log(f"{episodes}, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}")
     load = f'import minari; minari.load_dataset("{dataset.dataset_id}")'
-    log(f"MINARI_DATASETS_PATH={shlex.quote(str(Path(options.folder).resolve()))} {shlex.join(['python', '-c', load])}")
+    folder = shlex.quote(str(Path(options.folder).resolve()))
+    log_next(f"MINARI_DATASETS_PATH={folder} {shlex.join(['python', '-c', load])}")
     print_result(dataset.path)
 
 

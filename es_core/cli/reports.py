@@ -40,7 +40,14 @@ def add(commands: Any) -> None:
     add_trust(sub)
 
     sub = add_command(
-        commands, "compare", _compare, "compare runs: curves and tests over groups that differ only in the seed"
+        commands,
+        "compare",
+        _compare,
+        "compare runs: curves and tests over groups that differ only in the seed",
+        examples=(
+            "runs/RaceCar-v0",
+            "runs/sigma-0.05 runs/sigma-0.1 sigma.html  # groups of seeds",
+        ),
     )
     sub.add_argument(
         "runs",
@@ -61,7 +68,7 @@ def _runs(options: argparse.Namespace) -> None:
         print_json([asdict(run) for run in runs])
         return
     if not runs:
-        log(f"there are no runs in {options.folder}: {command_line('train', 'ID')} makes one")
+        log(f"there are no runs in {options.folder}: `{command_line('train', 'ID')}` makes one")
         return
     rows = [("environment", "state", "fitness", "success", "generation", "steps", "age")]
     for run in runs:
@@ -73,7 +80,7 @@ def _runs(options: argparse.Namespace) -> None:
         name = "-" if run.env_id is None else _shortened(plain_id(run.env_id))
         rows.append((name, run.state, fitness, success, generation, figures(run.steps), duration(run.age)))
     below = (run.next if run.error is None else f"{run.error}: {run.next}" for run in runs)
-    print_table(rows, names=0, below=["", *below])
+    print_table(rows, headed=True, names=0, below=["", *below])
 
 
 def _shortened(name: str) -> str:
@@ -128,21 +135,20 @@ def print_comparison(comparison: "Comparison") -> None:
     """Print the groups and their differences."""
     from es_core.formatting import figures, interval_text
 
-    def cells(number: "Estimate") -> tuple[str, str]:
-        return figures(number.value, number.interval), interval_text(number.interval)
+    def cell(number: "Estimate") -> str:
+        value = figures(number.value, number.interval)
+        return value if number.interval is None else f"{value} ({interval_text(number.interval)})"
 
     rows = [
         (
             group.name,
             str(len(group.runs)),
             str(group.solved),
-            *cells(group.fitness),
-            *cells(group.middle),
-            *cells(group.steps),
+            *map(cell, (group.fitness, group.middle, group.steps)),
         )
         for group in comparison.groups
     ]
-    print_table([("group", "runs", "solved", "fitness", "95 %", "IQM", "95 %", "steps", "95 %"), *rows])
+    print_table([("group", "runs", "solved", "fitness (95 %)", "IQM (95 %)", "steps (95 %)"), *rows], headed=True)
     for contrast in comparison.contrasts:
         found = contrast.difference
         p = "unknown: too few runs, or no scatter" if found.p is None else f"{found.p:.3g}"

@@ -15,7 +15,7 @@ from es_core.cli.arguments import (
     parse_search,
     pool_options,
 )
-from es_core.cli.output import log, print_json, print_result, print_table
+from es_core.cli.output import log, log_next, print_command, print_json, print_result, print_table
 
 _SHOWN_TRIALS = 10
 
@@ -33,7 +33,16 @@ def add(commands: Any) -> None:
     sub.add_argument("--workers", type=int, metavar="N", help="most worker processes (default: the usable cores)")
     add_config_options(sub)
 
-    sub = add_command(commands, "tune", _tune, "search for the best settings, or continue a search")
+    sub = add_command(
+        commands,
+        "tune",
+        _tune,
+        "search for the best settings, or continue a search",
+        examples=(
+            "RaceCar-v0 --trials 30",
+            "CartPole-v1 --search sigma=0.01..1 --search policy='linear|mlp'",
+        ),
+    )
     add_env_id(sub)
     sub.add_argument(
         "--search",
@@ -73,7 +82,7 @@ def _bench(options: argparse.Namespace) -> None:
         (str(workers), figures(round(speed)), f"{speed / result.speeds[1]:.1f}")
         for workers, speed in result.speeds.items()
     ]
-    print_table([("workers", "steps/s", "times one worker's"), *rows])
+    print_table([("workers", "steps/s", "times one worker's"), *rows], headed=True)
     times = {"the environment": result.environment, "the policy": result.policy, "the rest": result.rest}
     total = sum(times.values())
     parts = ", ".join(f"{name} {value:.2f} µs ({percent(value / total)})" for name, value in times.items())
@@ -124,7 +133,7 @@ def _tune(options: argparse.Namespace) -> None:
     success = ["success"] if any(trial.success_rate is not None for trial in best) else []
     rows = [
         (
-            str(trial.number + 1),
+            str(trial.number),
             f"{trial.solved} of {result.seeds}",
             *(["-" if trial.success_rate is None else percent(trial.success_rate)] if success else []),
             figures(trial.fitness, (min(reached), max(reached))),
@@ -133,9 +142,11 @@ def _tune(options: argparse.Namespace) -> None:
         )
         for trial in best
     ]
-    print_table([("trial", "solved", *success, "fitness", "steps", *result.best.settings), *rows])
-    print_result(f"\n{command}")
+    print_table([("trial", "solved", *success, "fitness", "steps", *result.best.settings), *rows], headed=True)
+    print_result("")
+    print_command(command)
     states = [trial.state for trial in result.trials]
     log(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
     again = run_command("evaluate", result.run.config, result.run.directory, trusted=True)
-    log(f"Next: the command above; what it makes is already there: {again}")
+    log("What the command above makes is there already.")
+    log_next(again)

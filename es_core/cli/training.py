@@ -21,12 +21,12 @@ from es_core.cli.arguments import (
     config_fields,
     execution,
 )
-from es_core.cli.output import command_line, log, print_json, print_result
+from es_core.cli.output import command_line, log, log_next, print_json, print_result
 from es_core.cli.reports import print_comparison
 from es_core.config.keywords import to_fields
 
 if TYPE_CHECKING:
-    from es_core.cli.arguments import Parser
+    from es_core.cli.parser import Parser
     from es_core.config.train_config import TrainConfig
     from es_core.reports.comparison import Comparison
     from es_core.run import Run
@@ -43,7 +43,18 @@ def add(commands: Any) -> None:
     from es_core.config.given import BOUNDS
     from es_core.config.train_config import option_fields
 
-    sub = add_command(commands, "train", _train, "evolve a policy for an environment")
+    sub = add_command(
+        commands,
+        "train",
+        _train,
+        "evolve a policy for an environment",
+        examples=(
+            "CartPole-v1",
+            "RaceCar-v0 --seed 1 --sigma 0.05 --policy mlp",
+            "RaceCar-v0 --seeds 0..4  # five runs, and their mean",
+            "CartPole-v1 --max-steps 1000000 --max-seconds 60",
+        ),
+    )
     add_env_id(sub, optional=True)
     sub.add_argument(
         "--config",
@@ -202,7 +213,7 @@ def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None
         log(f"{stopped} of {len(runs)} runs are not at their end: the same command with {folder} continues.")
     scored = [(run.best_score[1].mean, run) for run in runs if run.best_score is not None]
     best = max(scored, key=itemgetter(0))[1] if scored else runs[0]
-    log(f"Next: {command_line('compare', runs[0].directory.parent)}; {_command('record', best)}")
+    log_next(command_line("compare", runs[0].directory.parent), _command("record", best))
 
 
 def _resume(options: argparse.Namespace) -> None:
@@ -251,9 +262,7 @@ def _demo(options: argparse.Namespace) -> None:
     size = {name: getattr(options, name) for name in ("width", "height", "aspect")}
     run.record(path, **size, workers=options.workers, progress=not options.quiet)
     print_result(f"film: {path}")
-    log(
-        f"Next: {command_line('train', 'RaceCar-v0')} (a few minutes), {command_line('list')}, {command_line('--help')}"
-    )
+    log_next(f"{command_line('train', 'RaceCar-v0')}  # a few minutes", command_line("list"), command_line("--help"))
 
 
 def _resume_if_begun(options: argparse.Namespace) -> dict[str, Any]:
@@ -302,8 +311,8 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     if best is not None:
         unseen = " from starts that no decision has seen" if last is not None and last.verdict else ""
         log(f"best centre, of generation {best[0]}: fitness {best[1]}{unseen}")
-    verbs = ("evaluate", "record", "report")
-    log(f"Next: {'; '.join(_command(verb, run) for verb in verbs)}")
+    verbs = ("evaluate", "record", "report") if run.end is not None else ("resume", "evaluate", "record", "report")
+    log_next(*(_command(verb, run) for verb in verbs))
 
 
 def _command(verb: str, run: "RunFolder") -> str:
@@ -321,7 +330,7 @@ def _ending(run: "Run") -> str:
     if run.end == "solved":
         return f"solved in generation {last}"
     if run.end is None:
-        return f"stopped after generation {last}, {_command('resume', run)} continues"
+        return f"stopped after generation {last}"
     if run.end == "plateau":
         return f"stopped after generation {last}, at a plateau: nothing was gained in {PLATEAU} generations"
     bound, flag = f"{run.end}={getattr(run.config, run.end)}", f"--{run.end.replace('_', '-')}"

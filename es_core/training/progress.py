@@ -27,7 +27,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.config.train_config import TrainConfig
-from es_core.formatting import counted, duration, figures, percent
+from es_core.formatting import counted, duration, figures, percent, wrapped
 from es_core.policies.compilation import compile_kernels, is_compiled
 from es_core.pools.local import require_environment
 from es_core.pools.pool import Playing, RolloutPool
@@ -96,8 +96,10 @@ def prepare_policy(config: TrainConfig, definition: EnvDefinition | None, *, sho
 
 
 def print_line(console: Console, text: str) -> None:
-    """A line as it is: neither marked up nor wrapped, nor with control characters."""
-    console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+    """A line as it is, neither marked up nor with control characters; in a terminal, it is wrapped between words."""
+    text = printable(text)
+    shown = wrapped(text, console.width) if console.is_terminal else text
+    console.print(shown, highlight=False, markup=False, soft_wrap=True)
 
 
 def _notebook() -> Any:

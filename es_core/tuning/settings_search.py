@@ -161,11 +161,12 @@ def tune(
                 if known is None:
                     done.append(trial)
                     values = ", ".join(f"{name}={text_of(value)}" for name, value in settings.items())
-                    print_line(display.console, f"trial {len(done)}/{trials}: {_outcome(trial)}; {values}")
+                    of = f"{len(done)} of {trials} done"
+                    print_line(display.console, f"trial {trial.number} ({of}): {_outcome(trial)}; {values}")
             keep_best(folder, done)
         except BaseException as error:
             # Instead of train's note: a run of a trial is not resumed, the trial is repeated as a whole.
-            error.__notes__ = [f"Only trial {len(done) + 1} is lost: the same command continues the search."]
+            error.__notes__ = [f"Only trial {len(done)} is lost: the same command continues the search."]
             raise
     return _result(folder, plan, done)
 

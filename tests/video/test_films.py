@@ -473,6 +473,10 @@ def test_the_command_line_says_whose_fitness_is_which(run, returned, tmp_path, c
     assert line == "generation 0: {}; generation 2: {}".format(*fitnesses())
     line = said("--generation", 1, "--population", 2)
     assert line == "generation 1, candidate 0: {}; generation 1, candidate 1: {}".format(*fitnesses())
+    line = said("--episodes", 8)
+    found = sorted(map(float, fitnesses()))
+    low, middle, high = (f"{number:.2f}" for number in (found[0], (found[3] + found[4]) / 2, found[-1]))
+    assert line.endswith(f"the 8 filmed episodes: {low} at least, {middle} in the middle, {high} at most")
     line = said("--compare", returned.directory)
     assert line == "CartPoleBullet-v0: episode_length {}; läuft: episode_return {}".format(*fitnesses())
 
