@@ -12,8 +12,10 @@ from es_envs.registry import plain_id
 _NAME = 22  # characters of an environment's id: the table fits 80 columns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from es_core.reports.comparison import Comparison
-    from es_core.statistics import Estimate
+    from es_core.runs.listing import ListedRun
 
 
 def add(commands: Any) -> None:
@@ -26,7 +28,7 @@ def add(commands: Any) -> None:
     sub = add_command(
         commands, "report", _report, "write a page about a run: its score, what to do now, curves, films, settings"
     )
-    sub.add_argument("run", metavar="RUN", help="a run folder")
+    sub.add_argument("run", metavar="RUN", help="a run folder; of a folder of several, they are compared")
     sub.add_argument("page", nargs="?", metavar="PAGE.html", help="default: report.html in the run's folder")
     sub.add_argument("-o", "--output", metavar="PAGE.html", help="the same")
     sub.add_argument(
@@ -81,6 +83,46 @@ def _runs(options: argparse.Namespace) -> None:
         rows.append((name, run.state, fitness, success, generation, figures(run.steps), duration(run.age)))
     below = (run.next if run.error is None else f"{run.error}: {run.next}" for run in runs)
     print_table(rows, headed=True, names=0, below=["", *below])
+    _print_groups([run for run in runs if run.env_id is not None])
+
+
+def _print_groups(runs: "Sequence[ListedRun]") -> None:
+    """Print runs that differ only in the seed as groups, each with the command that compares it."""
+    from es_core.config.train_config import TrainConfig
+    from es_core.formatting import figures
+    from es_core.reports.comparison import alike, estimate_text, group_names
+    from es_core.runs.listing import run_folders
+    from es_core.statistics import mean
+
+    configs = [TrainConfig.load(run.directory / "config.json") for run in runs]
+    groups = [group for group in alike(configs) if len(group) > 1]
+    if not groups:
+        return
+    tasks = {(configs[group[0]].env_id, configs[group[0]].fitness) for group in groups}
+    names: dict[int, str] = {}
+    for task in tasks:
+        firsts = [group[0] for group in groups if (configs[group[0]].env_id, configs[group[0]].fitness) == task]
+        names |= zip(firsts, group_names([configs[first] for first in firsts]), strict=True)
+    rows, below = [("environment", "group", "seeds", "solved", "fitness (95 %)")], [""]
+    for group in groups:
+        scores = [score.mean for score in (runs[k].score for k in group) if score is not None]
+        solved = sum(runs[k].state == "solved" for k in group)
+        seeds = _seeds_text(sorted(configs[k].seed for k in group))
+        fitness = figures(None) if not scores else estimate_text(mean(scores))
+        name = _shortened(plain_id(configs[group[0]].env_id))
+        rows.append((name, names[group[0]], seeds, f"{solved} of {len(group)}", fitness))
+        folders = [runs[k].directory for k in group]
+        parent = folders[0].parent
+        whole = {*folders} == {*run_folders(parent)}
+        below.append(command_line("compare", *([parent] if whole else folders)))
+    print_result("\nRuns that differ only in the seed:")
+    print_table(rows, headed=True, names=0, below=below)
+
+
+def _seeds_text(seeds: "Sequence[int]") -> str:
+    """Return "0..4" for seeds without a gap, else "0,2,5"."""
+    first, last = seeds[0], seeds[-1]
+    return f"{first}..{last}" if seeds == list(range(first, last + 1)) else ",".join(map(str, seeds))
 
 
 def _shortened(name: str) -> str:
@@ -93,6 +135,12 @@ def _report(options: argparse.Namespace) -> None:
     page = _page(options, options.page)
     if options.follow:
         log(f"page, until the run ends: {page or Path(options.run) / 'report.html'}")
+    if folders := _runs_inside(Path(options.run)):
+        if options.film or options.follow:
+            raise ValueError(f"{options.run} has {len(folders)} runs: --film and --follow are for a page about one")
+        options.runs, options.output = [options.run], page or str(Path(options.run) / "compare.html")
+        _compare(options)
+        return
     path = report(
         options.run,
         page,
@@ -105,6 +153,14 @@ def _report(options: argparse.Namespace) -> None:
         print_json({"path": str(path)})
     else:
         print_result(path)
+
+
+def _runs_inside(folder: Path) -> list[Path]:
+    """The runs in a folder that is none itself, if there are several."""
+    from es_core.runs.listing import run_folders
+
+    found = list(run_folders(folder)) if folder.is_dir() else []
+    return found if len(found) > 1 else []
 
 
 def _page(options: argparse.Namespace, name: str | None) -> str | None:
@@ -133,24 +189,17 @@ def _compare(options: argparse.Namespace) -> None:
 
 def print_comparison(comparison: "Comparison") -> None:
     """Print the groups and their differences."""
-    from es_core.formatting import figures, interval_text
-
-    def cell(number: "Estimate") -> str:
-        value = figures(number.value, number.interval)
-        return value if number.interval is None else f"{value} ({interval_text(number.interval)})"
+    from es_core.reports.comparison import estimate_text
 
     rows = [
         (
             group.name,
             str(len(group.runs)),
             str(group.solved),
-            *map(cell, (group.fitness, group.middle, group.steps)),
+            *map(estimate_text, (group.fitness, group.middle, group.steps)),
         )
         for group in comparison.groups
     ]
     print_table([("group", "runs", "solved", "fitness (95 %)", "IQM (95 %)", "steps (95 %)"), *rows], headed=True)
-    for contrast in comparison.contrasts:
-        found = contrast.difference
-        p = "unknown: too few runs, or no scatter" if found.p is None else f"{found.p:.3g}"
-        what = f"{contrast.measure}: {contrast.group} against {contrast.against}"
-        print_result(f"{what}: {found.value:+.4g}, p = {p} ({found.test})")
+    for sentence in comparison.verdicts if len(comparison.groups) > 1 else ():
+        print_result(sentence)

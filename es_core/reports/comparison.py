@@ -5,7 +5,7 @@ Names in a run's files are never imported, and nothing that they name is built.
 
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -38,6 +38,8 @@ _POINTS = 200  # of a curve
 _LEAST_PAIRS = 6  # with five, p is at least 0.0625, whatever the difference
 _COLOURS = 8
 _SAME = ("seed", "decided")  # runs of a group may differ in these
+_LEVEL = 0.05  # of p, shared between the contrasts of a comparison (Bonferroni)
+_MOST_LINES = 60  # runs that are drawn one by one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,31 @@ class Comparison:
     settings: dict[str, tuple[str, ...]]
     contrasts: tuple[Contrast, ...]
 
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """A sentence for each contrast: which group is better, or that they differ by no more than chance.
+
+        A group is better if p is below 0.05, divided by the number of contrasts in this measure.
+        """
+        if len(self.groups) == 1:
+            found = self.groups[0]
+            return (f"one group of {len(found.runs)} runs: fitness {estimate_text(found.fitness)}",)
+        return tuple(map(self._verdict, self.contrasts))
+
+    def _verdict(self, contrast: Contrast) -> str:
+        named = {group.name: group for group in self.groups}
+        first, other = named[contrast.against], named[contrast.group]
+        is_fitness, p = contrast.measure == "fitness", contrast.difference.p
+        better, worse = (other, first) if (contrast.difference.value > 0) == is_fitness else (first, other)
+        values = [estimate_text(group.fitness if is_fitness else group.steps) for group in (better, worse)]
+        unit = "fitness " if is_fitness else "steps to solve: "
+        numbers = f"{unit}{values[0]} against {values[1]}"
+        if p is None:
+            return f"too few runs, or too much alike, to tell {better.name} from {worse.name}: {numbers}"
+        if p >= _LEVEL / sum(each.measure == contrast.measure for each in self.contrasts):
+            return f"no difference beyond chance between {better.name} and {worse.name}: {numbers}, p = {p:.2g}"
+        return f"{better.name} is {'better' if is_fitness else 'faster'} than {worse.name}: {numbers}, p = {p:.2g}"
+
     def to_json(self) -> dict[str, Any]:
         """All numbers except the curves, as JSON."""
         groups = [
@@ -113,7 +140,8 @@ class Comparison:
             for group in self.groups
         ]
         contrasts = [asdict(contrast) for contrast in self.contrasts]
-        return {"env_id": self.env_id, "fitness": self.fitness, "groups": groups, "contrasts": contrasts}
+        head = {"env_id": self.env_id, "fitness": self.fitness, "verdicts": list(self.verdicts)}
+        return {**head, "groups": groups, "contrasts": contrasts}
 
     def _repr_html_(self) -> str:
         """For a notebook: a row for each group."""
@@ -167,23 +195,18 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
     """
     runs = [run for source in sources for run in _open_runs(source)]
     _require_comparable(runs)
-    alike: dict[str, list[RunFolder]] = {}
-    for run in runs:
-        alike.setdefault(repr({**run.config.to_json(), **dict.fromkeys(_SAME)}), []).append(run)
-    members = [sorted(group, key=lambda run: run.config.seed) for group in alike.values()]
+    members = [
+        sorted((runs[k] for k in group), key=lambda run: run.config.seed)
+        for group in alike([run.config for run in runs])
+    ]
     for one, other in itertools.chain.from_iterable(map(itertools.pairwise, members)):
         if one.config.seed == other.config.seed:
             raise ValueError(
                 f"{one.directory} and {other.directory} have equal settings and the same seed: they are the same run "
                 "twice; leave one out"
             )
-    configs = [group[0].config.to_json() for group in members]
-    settings = {
-        name: tuple(_label(config[name]) for config in configs)
-        for name in configs[0]
-        if name not in _SAME and any(config[name] != configs[0][name] for config in configs)
-    }
-    groups = tuple(map(_group, _names(settings, [group[0].config for group in members]), members))
+    settings = _different([group[0].config for group in members])
+    groups = tuple(map(_group, group_names([group[0].config for group in members]), members))
     contrasts = [contrast for group in groups[1:] for contrast in _contrasts(groups[0], group)]
     return Comparison(
         env_id=runs[0].config.env_id,
@@ -194,12 +217,33 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
     )
 
 
-def _names(settings: Mapping[str, Sequence[str]], configs: Sequence[TrainConfig]) -> list[str]:
+def alike(configs: Sequence[TrainConfig]) -> list[list[int]]:
+    """Groups of configs that differ only in the seed, as their places, in the order of their first ones."""
+    groups: dict[str, list[int]] = {}
+    for place, config in enumerate(configs):
+        groups.setdefault(repr({**config.to_json(), **dict.fromkeys(_SAME)}), []).append(place)
+    return list(groups.values())
+
+
+def _different(configs: Sequence[TrainConfig]) -> dict[str, tuple[str, ...]]:
+    """By name, the value in each config, of settings that differ."""
+    values = [config.to_json() for config in configs]
+    return {
+        name: tuple(_label(each[name]) for each in values)
+        for name in values[0]
+        if name not in _SAME and any(each[name] != values[0][name] for each in values)
+    }
+
+
+def group_names(configs: Sequence[TrainConfig]) -> list[str]:
     """A name for each group: of the settings that differ, those that somebody chose, as far as these are enough.
 
     What follows from them, by the rule or a strategy's own defaults, is in the page's table.
+
+    Args:
+        configs: one of each group.
     """
-    chosen = {"strategy"}.union(*map(_changed_names, configs))
+    settings, chosen = _different(configs), {"strategy"}.union(*map(_changed_names, configs))
     for wanted in ({"strategy"}, chosen, {*settings}):
         named = {name: values for name, values in settings.items() if name in wanted}
         names = [", ".join(f"{name}={values[k]}" for name, values in named.items()) for k in range(len(configs))]
@@ -274,6 +318,12 @@ def _starts(group: Group) -> list[object]:
     ]
 
 
+def estimate_text(number: Estimate) -> str:
+    """A number with its interval, for people: "58 (14 to 91)"."""
+    value = figures(number.value, number.interval)
+    return value if number.interval is None else f"{value} ({interval_text(number.interval)})"
+
+
 def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> list[Chart]:
     def marks(value: Callable[[GenerationStats], float | None], *, interval: bool = True) -> tuple[Mark, ...]:
         drawn = []
@@ -291,6 +341,18 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
     def of_population(stats: GenerationStats) -> float | None:
         return stats.fitness_mean
 
+    runs = [(number, run) for number, group in enumerate(comparison.groups) for run in group.runs]
+    single = [
+        Mark(
+            label=f"{run.directory}",
+            colour=_colour(number),
+            grid=axis,
+            values=_curve(run, axis, of_centre, grids[axis]).tolist(),
+            thin=True,
+        )
+        for axis, (number, run) in itertools.product(_AXES, runs)
+        if len(runs) <= _MOST_LINES and len(comparison.groups[number].runs) > 1
+    ]
     solved_at = {run.config.solved_at for group in comparison.groups for run in group.runs} - {None}
     goals = [Mark(label="solved at", colour="goal", rule=goal) for goal in solved_at if goal is not None]
     some_solved = any(group.solved for group in comparison.groups)
@@ -298,10 +360,11 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
         Chart(
             name="fitness",
             title=f"Fitness of the centre: {comparison.fitness}",
-            note="On starts that training never sees: the mean over a group's runs, with its 95 % interval over seeds. "
+            note="On starts that training never sees: the mean over a group's runs, with its 95 % interval over seeds; "
+            "thin lines are single runs. "
             "A solved run keeps its last value while others of its group continue; a group's curve ends with its last "
             "run, or with the first unsolved one.",
-            marks=(*(goals if len(goals) == 1 else ()), *marks(of_centre)),
+            marks=(*(goals if len(goals) == 1 else ()), *single, *marks(of_centre)),
         ),
         Chart(
             name="solved",

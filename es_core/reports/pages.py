@@ -42,6 +42,7 @@ class Mark:
         distant: the rule has its name in the chart; where it is far from all curves, the name is at the edge, and
             the curves are not squeezed to show the rule.
         dots: draw dots instead of a line.
+        thin: a thin line behind the others, without an entry in the legend.
     """
 
     label: str
@@ -53,6 +54,7 @@ class Mark:
     rule: float | None = None
     distant: bool = False
     dots: bool = False
+    thin: bool = False
 
     @property
     def empty(self) -> bool:

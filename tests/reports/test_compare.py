@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -218,7 +219,8 @@ def test_a_curve_ends_where_its_run_ended(axis, made, tmp_path):
     content = Page(path)
     places = content.data["grids"][axis][axis]
     for name in ("fitness", "solved"):
-        short, whole = (mark for mark in content.chart(name)["marks"] if mark["grid"] == axis)
+        marks = content.chart(name)["marks"]
+        short, whole = (mark for mark in marks if mark["grid"] == axis and not mark["thin"])
         assert short["label"] == "solved_at=1e+09"
         known = [at for at, value in zip(places, short["values"], strict=True) if value is not None]
         lines = [json.loads(line) for line in (tmp_path / "run 0" / "metrics.jsonl").read_text().splitlines()]
@@ -228,6 +230,34 @@ def test_a_curve_ends_where_its_run_ended(axis, made, tmp_path):
         assert whole["values"][-1] is not None
 
 
+def test_a_verdict_says_which_group_is_better_or_that_nobody_can_tell(made):
+    low = [made(seed, 100.0 + seed, solved=True, sigma=0.1) for seed in (1, 2, 3)]
+    high = [made(seed, 200.0 + seed, solved=True, sigma=0.2) for seed in (1, 2, 4)]
+    better, steps = compare([*low, *high]).verdicts
+    assert re.fullmatch(
+        r"sigma=0.2 is better than sigma=0.1: fitness 202.3 \(.* to 204.0\) against 102.0 \(.*\), p = .*", better
+    )
+    assert steps.startswith("too few runs, or too much alike, to tell ")
+    assert compare(low).verdicts == ("one group of 3 runs: fitness 102.0 (101.0 to 103.0)",)
+
+
+def test_groups_of_seeds_are_named_and_a_folder_of_them_is_compared(made, tmp_path, capsys):
+    made(7, 1.0, sigma=0.3)
+    for sigma in (0.1, 0.2):
+        (tmp_path / f"s{sigma}").mkdir()
+        for seed in (0, 1, 2):
+            made(seed, 100.0 + seed, sigma=sigma).rename(tmp_path / f"s{sigma}" / f"seed-{seed}")
+    assert main(["runs", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out.partition("Runs that differ only in the seed:\n")[2]
+    for sigma in (0.1, 0.2):
+        assert re.search(rf"  sigma={sigma}  0\.\.2   0 of 3  101\.0 \(.*\n  es-envs compare .*s{sigma}\n", listed)
+    assert main(["report", str(tmp_path / "s0.1"), "--quiet"]) == 0
+    assert "all runs" in capsys.readouterr().out
+    assert (tmp_path / "s0.1" / "compare.html").exists()
+    assert main(["report", str(tmp_path / "s0.1"), "--film"]) == 2
+    assert "has 3 runs: --film and --follow are for a page about one" in capsys.readouterr().err
+
+
 def test_the_command_prints_a_table_or_json_and_writes_the_page(made, tmp_path, capsys):
     runs = [str(made(seed, 100.0 * seed + more, activation=name)) for name, more in (("tanh", 0), ("relu", 5))
             for seed in (1, 2, 3)]  # fmt: skip
@@ -235,7 +265,10 @@ def test_the_command_prints_a_table_or_json_and_writes_the_page(made, tmp_path, 
     assert main(["compare", *runs, "-o", str(path)]) == 0
     out = capsys.readouterr().out
     assert "activation=relu" in out
-    assert "+5, p = 0.954 (Welch's t)" in out
+    assert re.search(
+        r"^no difference beyond chance between activation=relu and activation=tanh: fitness 205", out, re.MULTILINE
+    )
+    assert "p = 0.95" in out
     assert main(["compare", *runs, "-o", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["path"] == str(path)
@@ -243,6 +276,8 @@ def test_the_command_prints_a_table_or_json_and_writes_the_page(made, tmp_path, 
     content = Page(path)
     for axis in ("generations", "steps", "seconds"):
         marks = [mark for mark in content.chart("fitness")["marks"] if mark["grid"] == axis]
+        assert [mark["thin"] for mark in marks] == [True] * 6 + [False] * 2
+        marks = marks[6:]
         assert [mark["label"] for mark in marks] == ["activation=tanh", "activation=relu"]
         assert len(marks[0]["values"]) == len(content.data["grids"][axis][axis])
         assert marks[0]["values"][-1] is not None

@@ -83,7 +83,7 @@ function prepare(figure) {
   const head = legend.appendChild(document.createElement("li"));
   const view = { figure, chart, svg, head, wide: figure.classList.contains("wide"), entries: new Map() };
   chart.marks.forEach((mark) => {
-    if (view.entries.has(mark.label)) return; // the same curve on another axis
+    if (mark.thin || view.entries.has(mark.label)) return; // the same curve on another axis
     const entry = legend.appendChild(document.createElement("li"));
     const key = entry.appendChild(document.createElement("i"));
     key.className = `key ${mark.colour} ${kind(mark)}`;
@@ -233,7 +233,7 @@ function shapes(mark, x, y, width) {
   const band = { class: `band ${mark.colour}`, d: outline.join("").replace(/(?!^)M/g, "L") + (outline.length ? "Z" : "") };
   const line = path(mark.points.filter((each) => each.y !== null), (each) => each.y).join("");
   // "h0": a line of one point is a dot.
-  return [element("path", band), element("path", { class: `line ${mark.colour}`, d: line + (line && !line.includes("L") ? "h0" : "") })];
+  return [element("path", band), element("path", { class: `line ${mark.colour}${mark.thin ? " thin" : ""}`, d: line + (line && !line.includes("L") ? "h0" : "") })];
 }
 
 function point(at) {
@@ -252,7 +252,9 @@ function read(view) {
   const unit = timeUnit().name;
   view.head.textContent = chosen.axis === "generations" ? `at ${unit} ${place}` : `at ${place} ${unit}`;
   view.entries.forEach((entry) => { entry.textContent = ""; });
-  view.drawn.forEach((mark) => { view.entries.get(mark.label).textContent = value(mark, at, view.number); });
+  view.drawn.filter((mark) => !mark.thin).forEach((mark) => {
+    view.entries.get(mark.label).textContent = value(mark, at, view.number);
+  });
 }
 
 function value(mark, at, number) {
