@@ -372,6 +372,7 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             note="Share of a group's runs that have reached the goal.",
             marks=marks(lambda stats: float(stats.solved), interval=False) if some_solved else (),
             limits=(0, 1),
+            percent=True,
         ),
         Chart(
             name="population",

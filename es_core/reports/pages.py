@@ -73,6 +73,7 @@ class Chart:
         note: explanation of how to read it.
         marks: its marks, from back to front.
         limits: ends of the vertical axis; None: fitted to the marks.
+        percent: its values are shares, and shown in percent.
         is_diagnostic: it is for those who know the strategy: a report folds it in.
     """
 
@@ -81,6 +82,7 @@ class Chart:
     note: str
     marks: tuple[Mark, ...]
     limits: tuple[float, float] | None = None
+    percent: bool = False
     is_diagnostic: bool = False
 
 

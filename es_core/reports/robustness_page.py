@@ -87,7 +87,7 @@ class Robustness:
             Chart(name="fitness", title=f"Fitness: {self.fitness}", note=f"{note}With 95 % intervals.",
                   marks=tuple(fitness)),
             Chart(name="success", title="Success", note=f"{note}Share of the episodes.", marks=tuple(success),
-                  limits=(0, 1)),
+                  limits=(0, 1), percent=True),
         ]  # fmt: skip
 
 

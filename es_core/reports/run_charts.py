@@ -103,6 +103,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
                 ),
             ),
             limits=(0, 1),
+            percent=True,
         ),
         Chart(
             name="length",
@@ -122,6 +123,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             note="Share of the ranges of randomize in which the population played.",
             marks=(curve("share of the ranges", "population", lambda stats: stats.rules.get("curriculum")),),
             limits=(0, 1),
+            percent=True,
         ),
         Chart(
             name="step",
@@ -166,6 +168,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
                 curve("episodes at the limit", "other", lambda stats: stats.capped_episodes, is_shown=any),
             ),
             limits=(0, 1),
+            percent=True,
         ),
         Chart(
             name="norm",

@@ -16,6 +16,9 @@ from es_core.reports.pages import data_url
 from es_core.runs.run_folder import RunFolder
 
 _FILM_BYTES, _FILMS_BYTES = 12_000_000, 40_000_000  # a film, and all of them, that go into the page itself
+BEST = "best.mp4"
+"""The film that ``make_films`` makes, which is next to the score."""
+
 _FILM_KINDS = {".mp4": "video/mp4", ".gif": "image/gif"}
 
 
@@ -99,7 +102,7 @@ def make_films(run: RunFolder, *, trust: bool, progress: bool) -> str:
     folder = run.directory / "videos"
     try:
         folder.mkdir(exist_ok=True)
-        record(run, folder / "best.mp4", trust=trust, progress=progress)
+        record(run, folder / BEST, trust=trust, progress=progress)
         drawn = starts(run)
         for start, (episode, picture) in zip(
             drawn, moments(run, [start.seed for start in drawn], trust=trust), strict=True

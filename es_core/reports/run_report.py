@@ -23,7 +23,7 @@ from es_core.reports.data_sheet import data_sheet, space_text
 from es_core.reports.next_step import next_step
 from es_core.reports.pages import render, require_page
 from es_core.reports.run_charts import run_charts, run_places
-from es_core.reports.run_films import films, make_films, starts
+from es_core.reports.run_films import BEST, films, make_films, starts
 from es_core.runs.run_folder import RunFolder
 from es_core.training.advice import advice
 from es_core.training.rules.plateau import PLATEAU
@@ -105,6 +105,7 @@ def _page(
     fault: str = "",
 ) -> bytes:
     shown = list(films(run, path.parent))
+    first = next((film for film in shown if film["name"] == BEST), shown[0] if shown else None)
     missing = "" if isinstance(definition, EnvDefinition) else definition
     fault = fault or missing
     every = math.ceil(len(run.history) / _MOST_POINTS) or 1
@@ -132,7 +133,8 @@ def _page(
             advised=advised,
         ),
         every=every,
-        films=shown,
+        film=first,
+        films=[film for film in shown if film is not first],
         film_fault=fault,
         film_command=run_command("report", run.config, run.directory, trusted=run.trusted, film=True),
         starts=starts(run),
@@ -159,9 +161,9 @@ def _verdict(run: RunFolder, *, training: bool) -> Iterator[dict[str, str]]:
     best = run.best_score
     if best is not None:
         generation, score = best
-        seen = "starts that no decision has seen" if run.history[-1].verdict else "starts that confirmed it"
+        seen = "unseen starts" if run.history[-1].verdict else "starts that confirmed it"
         detail = f"{score.spread}; {score.episodes} {seen}; generation {generation}"
-        yield _fact("Fitness of the best centre", figures(score.mean, score.interval), detail)
+        yield _fact("Fitness of the best policy", figures(score.mean, score.interval), detail)
         if score.success_rate is not None and score.success_interval is not None:
             low, high = map(percent, score.success_interval)
             yield _fact("Successful", percent(score.success_rate), f"95 % interval {low} to {high}")

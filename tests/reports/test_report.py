@@ -84,6 +84,11 @@ def test_a_page_holds_curves_films_settings_versions_and_commands(run, page):
         assert text in content.text
     assert f"es-envs train --config '{run.directory / 'config.json'}'" in content.text
     assert f"es-envs record '{run.directory}'" in content.text
+    assert all(each.get("aria-label") for each in content.attributes("video"))
+    assert all(each["alt"] for each in content.attributes("img"))
+    assert all(
+        each["aria-label"].startswith("copy ") for each in content.attributes("button") if "copy" in each.values()
+    )
     sources = [each["src"] for tag in ("video", "img") for each in content.attributes(tag)]
     assert sorted(source.partition(",")[0] for source in sources) == [
         "data:image/gif;base64",
@@ -338,7 +343,7 @@ def test_a_browser_draws_numbers_that_differ_little_with_labels_that_differ(driv
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     visit(driver, report(folder))
     labels = driver.find_elements("css selector", "#chart-fitness svg > text[text-anchor=end]")
-    texts = [label.text for label in labels if label.text.endswith("K")]
+    texts = [label.text for label in labels if "\u202f" in label.text]
     assert len(texts) > 2
     assert len({*texts}) == len(texts)
 
@@ -402,6 +407,8 @@ def test_mouse_and_keyboard_read_the_charts_and_a_reload_keeps_the_view(driver, 
     assert driver.switch_to.active_element == svg
     press(Keys.ARROW_LEFT)
     assert (head.text, shown() > 1) == ("at generation 3", True)
+    said = driver.find_element("css selector", "[aria-live=polite]")
+    assert said.get_property("textContent").startswith("at generation 3, population, worst to best ")
     press(Keys.ARROW_RIGHT)
     assert head.text == "at generation 4"
 

@@ -4,7 +4,6 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const AXES = { generations: "generation", steps: "environment steps", seconds: "seconds", stretches: "times the range" };
 const HEIGHT = { wide: 330, narrow: 220 };
-const rounded = (digits) => new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: digits });
 const number = rounded(4);
 
 // The axis; where on it the reader points (null: at its end), and since when [ms].
@@ -27,6 +26,7 @@ document.querySelectorAll("button.copy").forEach((button) => {
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
     button.textContent = "copied";
+    say("copied");
   });
 });
 if (views.length) {
@@ -43,6 +43,17 @@ if (kept.scroll) {
 }
 const refresh = Number(document.documentElement.dataset.refresh ?? 0);
 if (refresh) setInterval(() => { if (!isInUse()) location.reload(); }, 1000 * refresh);
+
+/** Numbers of so many digits, thousands apart; from a million on such as 2.5M, if they are ticks, which are round. */
+function rounded(digits, { percent = false, ticks = false } = {}) {
+  const style = { maximumSignificantDigits: digits, ...(percent && { style: "percent" }) };
+  const plain = new Intl.NumberFormat("en", style), short = new Intl.NumberFormat("en", { ...style, notation: "compact" });
+  const format = (value) => (ticks && Math.abs(value) >= 1e6 ? short : plain).format(value);
+  return { format: (value) => format(value).replaceAll(",", "\u202f").replace("%", "\u202f%") };
+}
+
+/** Tells those who hear the page what has changed. */
+function say(words) { document.getElementById("said").textContent = words; }
 
 /** What this page remembers from before it was loaded again. */
 function recall() {
@@ -103,6 +114,8 @@ function prepare(figure) {
     event.preventDefault();
     const here = nearest(view.places, chosen.at ?? view.end);
     point(view.places[Math.min(view.places.length - 1, Math.max(0, here + step))]);
+    const values = [...view.entries].map(([label, entry]) => `${label} ${entry.textContent}`);
+    say([view.head.textContent, ...values].join(", "));
   });
   return view;
 }
@@ -144,10 +157,11 @@ function draw(view) {
   const [low, high] = chart.limits ?? span(view.drawn);
   const levels = ticks(low, high, height / 55);
   // As many digits as tell one level from the next; of values between two levels, one more.
-  const labelled = (digits) => levels.map(rounded(digits).format);
+  const { percent } = chart;
+  const labelled = (digits) => levels.map(rounded(digits, { percent, ticks: true }).format);
   let digits = 4, labels = labelled(digits);
   while (new Set(labels).size < levels.length && digits < 12) labels = labelled(++digits);
-  view.number = digits === 4 ? number : rounded(digits + 1);
+  view.number = rounded(percent ? 3 : digits === 4 ? 4 : digits + 1, { percent });
   view.left = 14 + 6.4 * Math.max(...labels.map((label) => label.length));
   view.inner = width - view.left - 10;
   const top = 10, inner = height - top - 40;
@@ -164,7 +178,7 @@ function draw(view) {
   });
   ticks(0, view.end, view.inner / 90).forEach((place) => {
     if (chosen.axis !== "generations" || Number.isInteger(place)) {
-      svg.append(text(number.format(place), view.left + x(place), height - 20, "middle"));
+      svg.append(text(rounded(4, { ticks: true }).format(place), view.left + x(place), height - 20, "middle"));
     }
   });
   svg.append(text(timeUnit().name, width - 10, height - 3, "end"));
