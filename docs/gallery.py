@@ -3,7 +3,7 @@
 An environment is shown by the policy that comes with it, or else by a run with its recommended settings and seed 0 that
 takes one core a few minutes. A run that was interrupted goes on, and a finished one is not repeated. Without an ID, the
 films that are missing are made. Beside a film, in docs/gallery, lies a JSON file with what the page says about it
-(gallery_page.py).
+(gallery_page.py), and a still, which README shows: ``--stills`` makes these of the films that are there.
 """
 
 import argparse
@@ -15,8 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import imageio.v2 as imageio
 import numpy as np
 from definitions import ours
+from PIL import Image
 
 from es_core import Checkpoint, evaluate, record, train
 from es_core.config.commands import changed_settings
@@ -30,6 +32,7 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {  # of runs that are not solved long 
 }
 CHOSEN = ("seed", "hidden_sizes", "sigma", "max_steps", "eval_every")
 """Settings that were given where policies that come with environments were evolved."""
+MOMENT = 0.35  # of a film, which its still shows
 SHORTEST, LONGEST, MOST_EPISODES = 4.0, 6.0, 3  # seconds of a film, and the starts that it may show to be long enough
 
 
@@ -73,6 +76,16 @@ def make_film(definition: EnvDefinition, runs: Path) -> None:
         "random actions": evaluate(Checkpoint.scripted(definition.id), episodes=20, workers=1).to_json(),
     }
     film.with_suffix(".json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    make_still(film)
+
+
+def make_still(film: Path) -> None:
+    """Write one moment of a film as a small picture beside it, without the caption at the bottom."""
+    with imageio.get_reader(film) as frames:
+        picture = Image.fromarray(frames.get_data(int(MOMENT * frames.count_frames())))
+    picture.crop((0, 0, picture.width, round(0.84 * picture.height))).resize((300, 189)).save(
+        film.with_suffix(".jpg"), quality=80, optimize=True
+    )
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -80,7 +93,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("ids", nargs="*", metavar="ID", help="environments to film again (default: those not filmed)")
     parser.add_argument("--runs", type=Path, default=Path("runs/gallery"), help="folder of the runs (%(default)s)")
+    parser.add_argument("--stills", action="store_true", help="make the stills of the films again, and no film")
     options = parser.parse_args(words)
+    if options.stills:
+        for film in sorted(FILMS.glob("*.mp4")):
+            make_still(film)
+        return
     FILMS.mkdir(exist_ok=True)
     for definition in ours():
         if definition.id in options.ids or not (options.ids or (FILMS / f"{definition.id}.json").exists()):
