@@ -81,8 +81,8 @@ def make_film(definition: EnvDefinition, runs: Path) -> None:
 
 def make_still(film: Path) -> None:
     """Write one moment of a film as a small picture beside it, without the caption at the bottom."""
-    with imageio.get_reader(film) as frames:
-        picture = Image.fromarray(frames.get_data(int(MOMENT * frames.count_frames())))
+    frames = imageio.mimread(film, memtest=False)
+    picture = Image.fromarray(frames[int(MOMENT * len(frames))])
     picture.crop((0, 0, picture.width, round(0.84 * picture.height))).resize((300, 189)).save(
         film.with_suffix(".jpg"), quality=80, optimize=True
     )

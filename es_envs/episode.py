@@ -46,13 +46,18 @@ class Episode:
 
     @property
     def ending(self) -> str:
-        """The episode's end in a word or two: ``final_info["ending"]``, or "finished", "time is up", "ended"."""
+        """The episode's end in a few words: ``final_info["ending"]``, or what success and the step limit say.
+
+        At the step limit: "held to the end" with success, or if each step's reward was 1, else "time is up". Before it:
+        "finished" with success, else "ended".
+        """
         ending = self.final_info.get("ending")
         if isinstance(ending, str) and ending:
             return ending
-        if self.is_success:
-            return "finished"
-        return "time is up" if self.truncated else "ended"
+        if self.truncated:
+            held = self.total_reward == self.length if self.is_success is None else self.is_success
+            return "held to the end" if held else "time is up"
+        return "finished" if self.is_success else "ended"
 
     @property
     def is_success(self) -> bool | None:

@@ -157,8 +157,8 @@ def add_trust(sub: argparse.ArgumentParser) -> None:
 
 def add_size(sub: argparse.ArgumentParser) -> None:
     """Add the size of a film."""
-    sub.add_argument("--width", type=int, metavar="PIXELS", help="width of the film (default: 640)")
-    sub.add_argument("--height", type=int, metavar="PIXELS", help="height of the film (default: 480)")
+    sub.add_argument("--width", type=int, metavar="PIXELS", help="width of the film (default: 640; of a grid 1280)")
+    sub.add_argument("--height", type=int, metavar="PIXELS", help="height of the film (default: 480; of a grid 960)")
     sub.add_argument(
         "--aspect", choices=("16:9", "4:3", "1:1", "9:16"), help="shape of the film; its height follows (default: 4:3)"
     )

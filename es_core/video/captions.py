@@ -74,6 +74,7 @@ class Caption:
         labels: labels of the pictures of a grid.
         legend: legend of ghosts; empty: none.
         inset: a map, or None.
+        readout: text in the upper left corner, at each frame; empty: none.
     """
 
     titles: tuple[str, ...]
@@ -82,6 +83,7 @@ class Caption:
     labels: tuple[Label, ...] = ()
     legend: Legend = ()
     inset: Inset | None = None
+    readout: tuple[str, ...] = ()
 
     @cached_property
     def longest(self) -> tuple[str, str]:
@@ -111,6 +113,9 @@ def captioned(frame: Frame, caption: Caption, number: int) -> Frame:
     _lay(written, strip, (0, size[1] - strip[0].shape[0]))
     if caption.legend:
         _lay(written, _legend(caption.legend, size), (0, 0))
+    if caption.readout:
+        plate = _plate(at_frame(caption.readout, number), max(caption.readout, key=len), size)
+        _lay(written, plate, (letters(size) * 2 // 3,) * 2)
     if caption.inset is not None:
         _draw_inset(written, caption.inset, number)
     return written
@@ -169,6 +174,17 @@ def _label(size: tuple[int, int], high: int, text: str, mark: bool | None) -> La
         for line in [tick] if mark else cross:
             pen.line(line, _GOOD if mark else _BAD, max(2, high // 6), joint="curve")
     return _layer(strip)
+
+
+@lru_cache(maxsize=64)
+def _plate(text: str, longest: str, size: tuple[int, int]) -> Layer:
+    """A text on a dark plate, which is as wide for all texts of a clip."""
+    high = letters(size)
+    font, longest = _fitting(longest, longest, high, size[0] / 2)
+    width, height = round(font.getlength(longest)) + high, high * 3 // 2
+    plate = Image.new("RGBA", (width, height), (0, 0, 0, 130))
+    ImageDraw.Draw(plate).text((high // 2, height // 2), _drawable(text), _WHITE, font, anchor="lm")
+    return _layer(plate)
 
 
 @lru_cache(maxsize=8)

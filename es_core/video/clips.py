@@ -87,7 +87,11 @@ def score_clips(
         if mapped:
             everywhere = [camera for other, [(_, one)] in played if other == seed for camera in one.cameras]
             own = scored[0][1].cameras
-            caption = replace(caption, inset=inset(renderer, own, everywhere, seed, scene.arrangement.size))
+            caption = replace(
+                caption,
+                inset=inset(renderer, own, everywhere, seed, scene.arrangement.size),
+                readout=readout(renderer, scored[0][1]),
+            )
         clips.append(ScoredClip(clip=clip, scored=tuple(one for _, one in scored), caption=caption))
     return clips
 
@@ -186,6 +190,25 @@ def _best(scored: Sequence[ScoredEpisode]) -> list[float | None]:
     return [max(values) if len(values) == len(scored) else None for values in known]
 
 
+def readout(renderer: Renderer, scored: ScoredEpisode) -> tuple[str, ...]:
+    """What an environment's ``readout`` asks for, at each frame: time, or distance from the start and mean speed [SI].
+
+    The speed is that of the last second.
+    """
+    kind, frames, speed = getattr(renderer.free_camera, "readout", None), len(scored.cameras), renderer.scene.speed
+    seconds = np.arange(1, frames + 1) / renderer.rate * speed
+    if kind == "time":
+        return tuple(f"{each:.1f} s" for each in seconds)
+    if kind != "distance":
+        return ()
+    places = np.array([camera.target[:2] for camera in scored.cameras])
+    before = np.searchsorted(seconds, seconds - 1.0).clip(max=np.arange(frames))
+    steps = np.linalg.norm(places - places[before], axis=1)
+    speeds = np.divide(steps, seconds - seconds[before], out=np.zeros(frames), where=seconds > seconds[before])
+    ways = np.linalg.norm(places - places[0], axis=1)
+    return tuple(f"{way:.1f} m   {each:.1f} m/s" for way, each in zip(ways, speeds, strict=True))
+
+
 def inset(
     renderer: Renderer, cameras: Sequence[Camera], everywhere: Sequence[Camera], seed: int, size: tuple[int, int]
 ) -> Inset | None:
@@ -199,7 +222,7 @@ def inset(
         size: width and height of the film's pictures [pixels].
     """
     env = renderer.free_camera
-    if env is None or not cameras:
+    if env is None or not cameras or getattr(env, "readout", None) == "distance":
         return None
     above = camera_above(everywhere, size)
     if above is None:

@@ -30,8 +30,8 @@ def even(frame: Frame) -> Frame:
     return np.ascontiguousarray(frame[: height - height % 2, : width - width % 2])
 
 
-def frame_size(width: int | None, height: int | None, aspect: str | None) -> tuple[int, int]:
-    """Width and height of a frame, cut to even ones, from at most two of these; by default 640 by 480.
+def frame_size(width: int | None, height: int | None, aspect: str | None, *, usual: int = 640) -> tuple[int, int]:
+    """Width and height of a frame, cut to even ones, from at most two of these; by default ``usual``, at 4:3.
 
     Raises:
         ValueError: all three are given.
@@ -40,7 +40,7 @@ def frame_size(width: int | None, height: int | None, aspect: str | None) -> tup
         raise ValueError(f"width, height and aspect: two of them are enough, got {width}, {height} and {aspect}")
     across, down = map(int, (aspect or "4:3").split(":"))
     if width is None:
-        width = 640 if height is None else round(height * across / down)
+        width = usual if height is None else round(height * across / down)
     if height is None:
         height = round(width * down / across)
     return max(2, width // 2 * 2), max(2, height // 2 * 2)

@@ -46,7 +46,7 @@ class FilmOptions:
         env_kwargs: see ``evaluate``.
         width: width of a frame [pixels]. Pictures of an environment that has a size of its own are scaled to fit.
         height: height of a frame [pixels]. Two of ``width``, ``height`` and ``aspect`` are enough; one of them alone is
-            at 4:3. None of them: 640 by 480, or the environment's own size.
+            at 4:3. None of them: 640 by 480 (a grid: 1280 by 960), or the environment's own size.
         aspect: shape of a frame, width by height.
         fps: maximum frames per second, from 0.1 to 1000, for a GIF at most 50; None: 30, for a GIF 12.5. Every k-th
             step is drawn, so that the film keeps time.
@@ -127,7 +127,8 @@ class FilmOptions:
         Raises:
             ValueError: they have no room.
         """
-        size = frame_size(self.width, self.height, self.aspect)
+        usual = 2 * 640 if self.together == "grid" else 640
+        size = frame_size(self.width, self.height, self.aspect, usual=usual)
         if self.together == "grid":
             return grid(policies, size, below=caption_height(size), apart=apart)
         fits = (self.width, self.height, self.aspect) != (None, None, None)

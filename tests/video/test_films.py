@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import pairwise
+from types import SimpleNamespace
 
 import imageio.v2 as imageio
 import numpy as np
@@ -19,8 +20,12 @@ from es_core import Checkpoint, TrainConfig, record, train
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
 from es_core.video.captions import Caption, Inset, Label, captioned, draw_progress
+from es_core.video.clips import readout
 from es_core.video.layout import alone, caption_height, frame_size, grid
-from es_core.video.renderer import Renderer, Scene
+from es_core.video.options import FilmOptions
+from es_core.video.renderer import Renderer, Scene, ScoredEpisode
+from es_envs import Episode
+from es_envs.bullet.camera import Camera
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -681,3 +686,44 @@ def test_the_command_line_films_it_all(run, tmp_path, capsys):
         assert (len(document["shots"]), document["layout"]) == (shots, layout)
     assert main(["record", str(run.directory), str(path), "--every", "0"]) == 2
     assert "every must be a whole number of at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("measured", "ending"),
+    [
+        ({"truncated": True, "total_reward": 40.0}, "held to the end"),
+        ({"truncated": True, "final_info": {"is_success": True}}, "held to the end"),
+        ({"truncated": True, "total_reward": -40.0}, "time is up"),
+        ({"terminated": True, "final_info": {"is_success": True}}, "finished"),
+        ({"terminated": True, "total_reward": 40.0}, "ended"),
+        ({"truncated": True, "total_reward": 40.0, "final_info": {"ending": "fell"}}, "fell"),
+    ],
+)
+def test_a_perfect_episode_is_held_to_the_end(measured, ending):
+    how = {"seed": 0, "length": 40, "total_reward": 0.0, "terminated": False, "truncated": False}
+    assert Episode(**how | measured).ending == ending
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("time", ("0.5 s", "1.0 s", "1.5 s", "2.0 s")),
+        ("distance", ("0.0 m   0.0 m/s", "1.0 m   2.0 m/s", "2.0 m   2.0 m/s", "3.0 m   2.0 m/s")),
+        (None, ()),
+    ],
+)
+def test_runners_have_their_distance_and_speed_and_races_a_stopwatch(kind, texts):
+    cameras = tuple(Camera(target=(number, 0.0, 0.0), distance=1.0, yaw=0.0, pitch=0.0) for number in range(4))
+    episode = Episode(seed=0, length=4, total_reward=0.0, terminated=True, truncated=False)
+    scored = ScoredEpisode(episode=episode, fitness=(0.0,) * 4, cameras=cameras)
+    renderer = SimpleNamespace(free_camera=SimpleNamespace(readout=kind), rate=4.0, scene=SimpleNamespace(speed=2.0))
+    assert readout(renderer, scored) == texts
+    frame = np.full((240, 320, 3), 200, np.uint8)
+    bare = Caption(titles=("",), scores=("",), subject="")
+    corner = captioned(frame, replace(bare, readout=texts), 3)[:60, :160]
+    assert (corner < 200).any() == bool(texts)
+
+
+def test_a_grid_is_twice_as_wide_as_other_films():
+    assert FilmOptions(layout="grid").arrange(4, apart=False).size == (1280, 960)
+    assert FilmOptions().arrange(1, apart=False).size == (640, 480)

@@ -80,8 +80,8 @@ class PolesEnv(RailEnv):
         return [state[:2] for state in states]
 
     def camera(self) -> Camera:
-        """Return a camera that sees the whole rail."""
-        return Camera(target=(0.0, 0.0, 0.1), distance=4.4, yaw=0.0, pitch=-8.0)
+        """Return a camera that goes half as far as the cart, and so sees it large, and the end that it nears."""
+        return Camera(target=(self.position / 2, 0.0, 0.2), distance=3.0, yaw=0.0, pitch=-8.0)
 
 
 class CartPoleSwingUpEnv(PolesEnv):

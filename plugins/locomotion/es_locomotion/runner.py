@@ -66,6 +66,7 @@ class RunnerEnv(RobotEnv):
 
     time_step = 0.0165
     action_repeat = 1
+    readout = "distance"
     gravity = -9.8
     engine = {"contactERP": 0.9, "numSolverIterations": 5, "numSubSteps": 4}
     friction, restitution = 0.8, 0.5

@@ -98,6 +98,7 @@ class RaceCarEnv(BulletEnv):
     """
 
     time_step = 1 / 100
+    readout = "time"
     failure = "hit the wall"
     gravity = -10.0
     sky = (0.86, 0.92, 0.96, 1.0)

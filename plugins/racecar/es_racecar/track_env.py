@@ -209,6 +209,7 @@ class RaceTrackEnv(BulletEnv):
     """
 
     time_step = 1 / 50
+    readout = "time"
     failure = "hit the wall"
     action_repeat = 2
     gravity = -10.0
