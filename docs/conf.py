@@ -44,8 +44,10 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#8fbbf0", "color-brand-content": "#8fbbf0"},
 }
 html_copy_source = False
-html_static_path = ["gallery", "site.css"]
+html_static_path = ["gallery", "gallery.js", "site.css"]
 html_css_files = ["site.css"]
+html_js_files = ["gallery.js"]
+html_favicon = "favicon.svg"
 
 # The pages of results unfold from their table, which is read in the repository, too, where no page lies below another.
 BELOW_RESULTS = "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ ENTRY = """## {id}
 
 `````{{container}} exhibit
 ```{{raw}} html
-<video autoplay loop muted playsinline controls width="360" height="270" src="_static/{id}.mp4"
-aria-label="{id}: {summary}"></video>
+<video loop muted playsinline controls preload="none" width="360" height="270" src="_static/{id}.mp4"
+poster="_static/{id}.jpg" aria-label="{id}: {summary}"></video>
 ```
 ````{{container}} facts
 [{summary}](generated/environments.md#{anchor}).
@@ -32,15 +33,32 @@ aria-label="{id}: {summary}"></video>
 """
 
 
+SHEET = """```{{raw}} html
+<div class="sheet">
+{cells}
+</div>
+```
+"""
+CELL = (
+    '<a href="#{anchor}"><img src="_static/{id}.jpg" width="300" height="189" loading="lazy" alt=""><b>{id}</b> '
+    "{summary}</a>"
+)
+
+
 def write(folder: Path) -> None:
-    """Write gallery.md: a part for each film."""
+    """Write gallery.md: a still of each film, and then a part for each."""
     folder.mkdir(exist_ok=True)
     by_plugin = sorted(ours(), key=lambda definition: str(definition.plugin))
     films = [(definition, FILMS / f"{definition.id}.json") for definition in by_plugin]
+    cells = "\n".join(
+        CELL.format(id=definition.id, anchor=definition.id.lower(), summary=escape(definition.summary))
+        for definition, path in films
+        if path.exists()
+    )
     entries = [
         entry(definition, json.loads(path.read_text(encoding="utf-8"))) for definition, path in films if path.exists()
     ]
-    (folder / "gallery.md").write_text("\n".join(entries), encoding="utf-8")
+    (folder / "gallery.md").write_text("\n".join([SHEET.format(cells=cells), *entries]), encoding="utf-8")
 
 
 def entry(definition: EnvDefinition, described: Mapping[str, Any]) -> str:
