@@ -87,7 +87,7 @@ def test_a_page_holds_curves_films_settings_versions_and_commands(run, page):
     assert all(each.get("aria-label") for each in content.attributes("video"))
     assert all(each["alt"] for each in content.attributes("img"))
     assert all(
-        each["aria-label"].startswith("copy ") for each in content.attributes("button") if "copy" in each.values()
+        each["aria-label"].startswith("copy the command: ") for each in content.attributes("button") if "copy" in each.values()
     )
     sources = [each["src"] for tag in ("video", "img") for each in content.attributes(tag)]
     assert sorted(source.partition(",")[0] for source in sources) == [
