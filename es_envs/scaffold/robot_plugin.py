@@ -10,6 +10,7 @@ from typing import Any, Literal
 from es_envs.arguments import require_one_of
 from es_envs.bullet.models import Finding
 from es_envs.bullet.robots.copying import copy_model
+from es_envs.bullet.robots.env import RobotEnv
 from es_envs.bullet.robots.inference import infer, read_for_proposal
 from es_envs.bullet.robots.proposal import SECONDS, TASKS, Proposal, TaskName
 from es_envs.bullet.robots.tree import infer_base
@@ -28,7 +29,7 @@ _TEMPLATES = {
 }
 _LICENCES = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 _ABOVE = 4  # folders above a robot's file in which its licence is sought
-_STEPS = {"walk": 150, "stand": 150, "reach": 120, "track": 150}
+_STEPS = {"walk": 150, "stand": 150, "reach": 60, "track": 150}
 _SUMMARIES = {
     "walk": "Walk ahead without falling",
     "stand": "Stand, whatever pushes",
@@ -42,7 +43,7 @@ _FITNESSES = {
     "reach": "near_and_soon",
     "track": "share_tracked",
 }
-_GOALS = {"stand": 4.9, "reach": 1.3, "track": 0.9}
+_GOALS = {"stand": 4.9, "track": 0.9}
 _UNITS = {"start_height": "m", "start_turn": "rad", "start_pose": "rad or m", "motors": "N m or N"}
 _WIDTH = 88
 
@@ -144,6 +145,7 @@ def _texts(names: Names, proposal: Proposal, model_file: str, licence: str) -> d
         "model_file": model_file,
         "steps": str(steps),
         "summary": summary,
+        "rate": str(round(1 / RobotEnv.time_step / proposal.action_repeat)),
         "summary_lower": summary[0].lower() + summary[1:],
         "task_class": (task_class := type(proposal.make_task()).__name__),
         "imports": ", ".join(sorted(["RobotEnv", task_class])),
@@ -174,8 +176,10 @@ def _lasts(proposal: Proposal, steps: int) -> int:
 
 
 def _recommended(proposal: Proposal) -> str:
-    steps = 1_000_000 if proposal.task == "walk" else 500_000
-    return f'                "max_steps": {steps:_},'
+    lines = [f'"max_steps": {1_000_000 if proposal.task == "walk" else 400_000:_},']
+    if proposal.task == "reach":
+        lines.append('"episodes_per_candidate": 6,  # of as many targets')
+    return "\n".join(f"                {line}" for line in lines)
 
 
 def _constants(proposal: Proposal) -> str:
@@ -186,7 +190,7 @@ def _constants(proposal: Proposal) -> str:
         _block(proposal, "base", literal(proposal.base)),
     ]
     for name in ("start_height", "start_turn", "start_pose", "motors", "control", "reach", "speed", "passive", "mimics",
-                 "contacts"):  # fmt: skip
+                 "observed", "contacts", "action_repeat"):  # fmt: skip
         value = getattr(proposal, name)
         if name == {"position": "speed", "velocity": "reach"}.get(proposal.control):
             continue

@@ -9,7 +9,7 @@ pytest.importorskip("pybullet")
 
 import robot_envs
 
-from es_envs.bullet import BulletEnv, Reach, RobotEnv, pybullet
+from es_envs.bullet import BulletEnv, Reach, RobotEnv, Task, pybullet
 
 NAMES = ("Arm", "FastArm", "TrackingArm", "PushingArm", "Dog", "StandingDog", "CrouchingDog")
 
@@ -254,6 +254,7 @@ def test_each_environment_has_a_task_of_its_own(make):
         ({"start_pose": {"elbow": 1.0}}, "no joint 'elbow'"),
         ({"contacts": ("toe",)}, "no link 'toe': this robot has foot, upper, lower, left, right"),
         ({"task": Reach("toe")}, "no link 'toe'"),
+        ({"observed": (), "task": Task()}, "observed: the policy would see nothing"),
         ({"motors": {}}, "motors: a robot needs a joint that is driven"),
         ({"observed": ("hope",)}, "observed must be one of up, velocity, turning, positions, speeds, contacts, action"),
         ({"control": "hope"}, "control must be one of position, velocity, torque"),

@@ -156,7 +156,10 @@ class RobotEnv(BulletEnv):
             raise ArgumentError(f"{type(self).__name__}.motors: a robot needs a joint that is driven")
         self.task = copy.copy(self.task)
         self._seen = [name for name in self.observed if self.base == "free" or name not in OF_A_FREE_BASE]
-        self.observation_space = spaces.Box(-BOUND, BOUND, (self.size() + self.task.size(self),), np.float32)
+        size = self.size() + self.task.size(self)
+        if not size:
+            raise ArgumentError(f"{type(self).__name__}.observed: the policy would see nothing; the task adds nothing")
+        self.observation_space = spaces.Box(-BOUND, BOUND, (size,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (len(self.motors),), np.float32)
         super().__init__(**options)
 

@@ -14,8 +14,8 @@ from es_envs.arguments import ArgumentError
 from es_envs.bullet.client import pybullet
 from es_envs.bullet.models import Joint, Model
 from es_envs.bullet.models.reading import read_model
-from es_envs.bullet.robots.env import RobotEnv
-from es_envs.bullet.robots.proposal import SECONDS, Proposal, Rest, TaskName
+from es_envs.bullet.robots.env import OBSERVED, RobotEnv
+from es_envs.bullet.robots.proposal import SECONDS, Proposal, TaskName
 from es_envs.bullet.robots.srdf import states_beside
 from es_envs.bullet.robots.tree import (
     CASTER,
@@ -48,7 +48,8 @@ _NO_TIP = re.compile(
 )
 _TIPS = ("tool", "tcp", "ee", "end effector", "eef", "gripper", "hand", "tip", "flange", "fingertip")
 _REACH, _SLIDE = 0.4, 0.05  # of a leg's joint, by position [rad, m]
-_TURN_SPEED, _SLIDE_SPEED, _WHEEL_SPEED = 1.0, 0.1, 10.0  # [rad/s, m/s, rad/s]
+_TURN_SPEED, _SLIDE_SPEED, _WHEEL_SPEED = 3.0, 0.3, 10.0  # [rad/s, m/s, rad/s]
+_ARM_REPEAT = 12
 _SENSIBLE = 1000.0  # efforts below it are believed [N m or N]
 
 
@@ -326,8 +327,8 @@ class _Inference:
 
     def _look(self, draft: Proposal) -> Proposal:
         """Load the robot once, put it into its pose, and see where its floor, its feet and its tip are."""
-        rest = {"task": Rest(), "contacts": (), "base": self.base}
-        with closing(draft.env_class(self.file, **rest)()) as env:
+        rest = {"contacts": (), "base": self.base}
+        with closing(draft.at_rest(self.file, **rest)()) as env:
             missing = [name for name in draft.motors if name not in env.limits()]
             if missing:
                 raise ArgumentError(f"{self.model.path}: Bullet does not move {listed(missing)}")
@@ -400,7 +401,7 @@ class _Inference:
             self.reasons["reach"] = f"{_REACH} rad to either side" + (
                 f", {_SLIDE} m where a joint slides" if _SLIDE in reach.values() else ""
             )
-            return {"motors": forces, "control": "position", "reach": _alike(reach)}
+            return {"motors": forces, "control": "position", "reach": _alike(reach), "observed": self._observed(draft)}
         self.reasons["control"] = (
             "wheels turn without end" if drives else "a policy that sees the target closes the loop"
         )
@@ -412,7 +413,21 @@ class _Inference:
         self.reasons["speed"] = f"{_WHEEL_SPEED if drives else _TURN_SPEED:g} rad/s, or the file's velocity limit" + (
             f"; {_SLIDE_SPEED} m/s where a joint slides" if any(j.kind == "prismatic" for j in kinds.values()) else ""
         )
-        return {"motors": forces, "control": "velocity", "speed": _alike(speeds)}
+        commands = {"motors": forces, "control": "velocity", "speed": _alike(speeds), "observed": self._observed(draft)}
+        if draft.task == "reach":
+            self.reasons["action_repeat"] = "20 steps a second, which are enough for a target that stands still"
+            commands["action_repeat"] = _ARM_REPEAT
+        return commands
+
+    def _observed(self, draft: Proposal) -> tuple[str, ...]:
+        """Choose what is seen: a policy that sees less learns sooner."""
+        if draft.task == "reach":
+            self.reasons["observed"] = "nothing but the task's way to the target, which is all that it takes"
+            return ()
+        if draft.task == "walk":
+            self.reasons["observed"] = "without the joints' speeds and the last action, it learns sooner"
+            return tuple(name for name in OBSERVED if name not in {"speeds", "action"})
+        return OBSERVED
 
     def _trial(self, draft: Proposal) -> Proposal:
         """Leave the robot alone for some seconds; change what makes it fall."""
@@ -459,8 +474,8 @@ class _Inference:
 
     def _bent(self, draft: Proposal, bend: float) -> Proposal:
         """Bend the knees, and swing the thighs so that the feet are below the hips."""
-        rest = {"task": Rest(), "motors": dict.fromkeys(names_of(self.own), 1.0), "contacts": ()}
-        with closing(draft.env_class(self.file, **rest)()) as env:
+        rest = {"motors": dict.fromkeys(names_of(self.own), 1.0), "contacts": ()}
+        with closing(draft.at_rest(self.file, **rest)()) as env:
             pose, indices = {**draft.start_pose}, env.joints(env.body)
             for chain in self._legs(env, draft):
                 pose |= bend_leg(env, chain, pose, bend, self.tree)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from es_envs.bullet.camera import Camera, View
 from es_envs.bullet.client import pybullet
 from es_envs.bullet.robots.env import RobotEnv
-from es_envs.bullet.robots.proposal import SECONDS, Proposal, Rest
+from es_envs.bullet.robots.proposal import SECONDS, Proposal
 from es_envs.text import printable
 
 FRAMES_PER_SECOND = 30.0
@@ -31,7 +31,7 @@ def draw_card(proposal: Proposal, file: Path, picture: Path) -> None:
     """
     from PIL import Image, ImageDraw, ImageFont
 
-    kind = proposal.env_class(file, task=Rest(), start_noise=0.0)
+    kind = proposal.at_rest(file, start_noise=0.0)
     env = kind(render_mode="rgb_array", width=_SIDE, height=_SIDE)
     try:
         env.reset(seed=0)
@@ -64,7 +64,7 @@ def draw_card(proposal: Proposal, file: Path, picture: Path) -> None:
 
 def idle_frames(proposal: Proposal, file: Path) -> Iterator[NDArray[np.uint8]]:
     """Give the frames of a film of a robot that is left alone for some seconds."""
-    env = proposal.env_class(file, task=Rest())(render_mode="rgb_array", width=640, height=480)
+    env = proposal.at_rest(file)(render_mode="rgb_array", width=640, height=480)
     try:
         env.reset(seed=0)
         rest = np.zeros(len(env.motors), np.float32)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from es_envs.bullet.robots.env import RobotEnv, Task
+from es_envs.bullet.robots.env import OBSERVED, RobotEnv, Task
 from es_envs.bullet.robots.tasks import Reach, Stand, Track, Walk
 
 TaskName = Literal["walk", "stand", "reach", "track"]
@@ -13,7 +13,7 @@ TASKS: tuple[TaskName, ...] = ("walk", "stand", "reach", "track")
 SECONDS = 5.0
 """How long a robot is left alone to see whether it stands [s]."""
 
-_REACH, _TURN_SPEED = 0.4, 1.0
+_REACH, _TURN_SPEED = 0.4, 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,9 @@ class Proposal:
         speed: [rad/s or m/s].
         passive: joints that move freely.
         mimics: joints that follow others.
+        observed: what the policy sees of the robot.
         contacts: links whose touch is observed.
+        action_repeat: steps of physics for each of the environment's.
         self_collision: whether links collide.
         inertia_from_file: whether inertias are the file's.
         task: what it shall do.
@@ -58,7 +60,9 @@ class Proposal:
     speed: float | Mapping[str, float] = _TURN_SPEED
     passive: tuple[str, ...] = ()
     mimics: Mapping[str, tuple[str, float, float]] = field(default_factory=dict)
+    observed: tuple[str, ...] = OBSERVED
     contacts: tuple[str, ...] = ()
+    action_repeat: int = RobotEnv.action_repeat
     self_collision: bool = True
     inertia_from_file: bool = True
     task: TaskName = "reach"
@@ -80,10 +84,15 @@ class Proposal:
         """Return a class of environments of this robot, whose model is ``file``; ``changes`` are other constants."""
         names = (
             "base", "start_height", "start_turn", "start_pose", "motors", "control", "reach", "speed", "passive",
-            "mimics", "contacts", "self_collision", "inertia_from_file",
+            "mimics", "observed", "contacts", "action_repeat", "self_collision", "inertia_from_file",
         )  # fmt: skip
         constants = {name: getattr(self, name) for name in names}
         return type("Robot", (RobotEnv,), {"model": file, "task": self.make_task(), **constants, **changes})
+
+    def at_rest(self, file: Path, **changes: Any) -> type[RobotEnv]:
+        """Return a class of environments in which the robot has nothing to do, to look at it."""
+        usual = {"task": Rest(), "observed": OBSERVED, "action_repeat": RobotEnv.action_repeat}
+        return self.env_class(file, **{**usual, **changes})
 
 
 class Rest(Task):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from es_envs.bullet.client import pybullet
 from es_envs.bullet.robots.env import RobotEnv
-from es_envs.bullet.robots.proposal import SECONDS, Proposal, Rest
+from es_envs.bullet.robots.proposal import SECONDS, Proposal
 from es_envs.bullet.robots.tasks import Stand
 from es_envs.bullet.robots.tree import Tree
 
@@ -85,7 +85,7 @@ def stand(proposal: Proposal, file: Path) -> float:
 
 def hold(proposal: Proposal, file: Path) -> float:
     """Return how far a joint of a fixed robot moves that is left alone [rad or m]."""
-    with closing(proposal.env_class(file, task=Rest())()) as env:
+    with closing(proposal.at_rest(file)()) as env:
         env.reset(seed=0)
         start = env.read_joints()
         rest = np.zeros(len(env.motors), np.float32)
