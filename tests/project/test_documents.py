@@ -47,7 +47,7 @@ NOT_RUN = {
     "train HalfCheetah": "needs the extra mujoco, and hours",
     ".*ALE[/-]Pong": "needs the extra atari, and days",
     ".*(LunarRover|lunar-rover|runs/(earth|moon|thrifty))": "environments/test_new.py follows the tutorial by the line",
-    "robot my_robot": "names files of the reader's; environments/test_models.py runs the command",
+    "robot my_robot|new .*--robot": "names files of the reader's; environments/test_robot_plugins.py runs the commands",
     ".*(MyRover|MyRobot|Hover)-v0": "is about a plugin of the reader's",
 }
 # What the documents' readers have.

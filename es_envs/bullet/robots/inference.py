@@ -80,18 +80,14 @@ def infer(
         base = "free"
     if base == "fixed" and task in {"walk", "stand"}:
         raise ArgumentError(f"a robot whose base is fixed cannot {task}: give --base free, or --task reach or track")
-    try:
-        return _Inference(model, file, task=task, base=base, tip=tip, joints=joints).propose()
-    except _NoShapesError:
+    found = _Inference(model, file, task=task, base=base, tip=tip, joints=joints).propose()
+    if found is None:
         other = None if task in {"walk", "stand"} else task
         found = _Inference(model, file, task=other, base="fixed", tip=tip, joints=joints).propose()
-        return replace(
-            found, reasons={**found.reasons, "base": "no link has a collision shape: it would fall for ever"}
-        )
-
-
-class _NoShapesError(Exception):
-    """A robot that should be free has nothing to stand on."""
+        assert found is not None  # only a free base needs something to stand on
+        why = "no link has a collision shape: it would fall for ever"
+        found = replace(found, reasons={**found.reasons, "base": why})
+    return found
 
 
 class _Inference:
@@ -130,8 +126,8 @@ class _Inference:
                 f"--tip {self.given_tip}: no joint moves this link: choose one of {', '.join(self._tips())}"
             )
 
-    def propose(self) -> Proposal:
-        """Find everything."""
+    def propose(self) -> Proposal | None:
+        """Find everything; None if the base should be free, and no link has a shape to stand on."""
         task = self._task()
         tip = self._tip() if task == "reach" else ""
         motors = self._motors(task, tip)
@@ -157,6 +153,8 @@ class _Inference:
             tip=tip,
         )
         draft = self._look(first)
+        if draft is None:
+            return None
         draft = replace(draft, **self._commands(draft, motors))
         draft = self._trial(draft)
         return replace(draft, reasons=dict(self.reasons), joint_reasons=dict(self.joint_reasons))
@@ -325,8 +323,8 @@ class _Inference:
         self.reasons["inertia_from_file"] = "every link's is one that a body can have"
         return True
 
-    def _look(self, draft: Proposal) -> Proposal:
-        """Load the robot once, put it into its pose, and see where its floor, its feet and its tip are."""
+    def _look(self, draft: Proposal) -> Proposal | None:
+        """Load the robot once, in its pose: where are its floor, its feet and its tip? None: it could not stand."""
         rest = {"contacts": (), "base": self.base}
         with closing(draft.at_rest(self.file, **rest)()) as env:
             missing = [name for name in draft.motors if name not in env.limits()]
@@ -338,7 +336,7 @@ class _Inference:
             )
             self._weight = 9.81 * mass_of(env)
             if self.base == "free" and not links_with_shapes(env):
-                raise _NoShapesError
+                return None
             low, high = box_of(env)
             self._size = float(np.linalg.norm(high - low))
             height, self.reasons["start_height"] = self._height(env, float(low[2]))
