@@ -83,10 +83,11 @@ def infer(
     found = _Inference(model, file, task=task, base=base, tip=tip, joints=joints).propose()
     if found is None:
         other = None if task in {"walk", "stand"} else task
-        found = _Inference(model, file, task=other, base="fixed", tip=tip, joints=joints).propose()
-        assert found is not None  # only a free base needs something to stand on
-        why = "no link has a collision shape: it would fall for ever"
-        found = replace(found, reasons={**found.reasons, "base": why})
+        held = _Inference(model, file, task=other, base="fixed", tip=tip, joints=joints)
+        held.reasons["base"] = "no link has a collision shape: it would fall for ever"
+        found = held.propose()
+    if found is None:  # which a fixed base is never
+        raise RuntimeError(f"{model.path}: nothing of {model.name!r} can be touched")
     return found
 
 
