@@ -475,7 +475,8 @@ def test_the_command_line_says_why_a_run_ended(tmp_path, capsys):
     assert main([*first, *tiny]) == 0
     err = capsys.readouterr().err
     assert re.search(r"^generation 0, step [\d\u202f]+/9: ", err, re.MULTILINE)
-    assert f"stopped after generation 0, es-envs resume {folder} continues" in err
+    assert "stopped after generation 0; " in err
+    assert f"Next:\n  es-envs resume {folder}\n" in err
     assert main(["resume", folder, "--max-seconds", "1e-6", "--max-steps", "none"]) == 0
     assert main(["resume", folder]) == 0
     assert "since generations=3 is reached (--generations of `es-envs resume` allows more)" in capsys.readouterr().err
