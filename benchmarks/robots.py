@@ -1,24 +1,34 @@
-"""Robots' files: how many become environments that step, pass the checks, and stand; how fast they load and step.
+"""Robots' files: how many become environments that step, pass the checks, stand, and what they learn with nothing said.
 
-    python benchmarks/robots.py FOLDER... --to robots.json   # and robots.md; FOLDER has models, at any depth
+Usage: python benchmarks/robots.py FOLDER... [--ending .urdf] [--only WORDS] [--no-check] [--learn SECONDS]
+       python benchmarks/robots.py --page    only write docs/results/robots.md, from what is there
 
-Each model has processes of its own, with a time limit: ``es-envs new --robot``, then its environment.
+FOLDER has models, at any depth. Each model has processes of its own, with a time limit: ``es-envs new --robot``, then
+its environment; with ``--learn`` a training of so many seconds with its recommended settings on all cores, whose best
+policy is scored on 100 unseen starts, beside doing nothing and random actions, and filmed. Results are kept as they are
+found, in docs/results/robots/; those that are there are left out.
 """
 
-import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-LIMIT = 400  # seconds of a process
+from contenders import EPISODES, score
+from report import PAGES, QUICK, Report, arguments, commit, idle, in_words, page_options, table, with_interval
+
+LIMIT = 400  # seconds of a process, besides those of learning
+FOLDER = PAGES / "robots"
+ID = "CollectedRobot-v0"
 STEPS = 60
 ENDINGS = (".urdf", ".xacro", ".xml", ".sdf")
+SECONDS = 5.0  # that a robot stands
 ROOTS = (b"<robot", b"<mujoco", b"<sdf")
 
 
@@ -55,7 +65,7 @@ def try_plugin(with_check: str) -> dict[str, Any]:
     from es_envs.testing import examine
 
     start = time.perf_counter()
-    env = es_envs.make("CollectedRobot-v0")
+    env = es_envs.make(ID)
     env.reset(seed=0)
     result: dict[str, Any] = {"load_seconds": round(time.perf_counter() - start, 2), "steps": 0}
     env.action_space.seed(0)
@@ -74,7 +84,7 @@ def try_plugin(with_check: str) -> dict[str, Any]:
         result["unmerged"], result["unmerged_fault"] = None, str(error).splitlines()[0]
     if with_check != "True":
         return result
-    report = examine("CollectedRobot-v0")
+    report = examine(ID)
     result["check"] = not report.faults
     if report.faults:
         result["check_fault"] = next(check.message for check in report.results if check.status == "failed")
@@ -96,14 +106,42 @@ def steps_per_second(robot: Any) -> int:
     return round(STEPS / seconds)
 
 
-def in_process(stage: str, *arguments: str, path: str | None = None) -> dict[str, Any]:
+def learn(seconds: str, film: str) -> dict[str, Any]:
+    """Train the plugin on Python's path with nothing said, and score it beside doing nothing and random actions."""
+    import es_envs
+    from es_core import evaluate, train
+
+    fields = {"eval_episodes": 2, "confirm_episodes": 2, "max_episode_steps": 5} if QUICK else {}
+    space = es_envs.make(ID).action_space
+    space.seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        run = train(ID, run_dir=Path(folder, "run"), max_seconds=float(seconds), seed=0, progress=False, **fields)
+        trained = time.perf_counter() - begun
+        found = {
+            "best": evaluate(run, episodes=EPISODES),
+            "doing nothing": evaluate(idle(run.best), episodes=EPISODES),
+            "random actions": score(ID, 0, lambda: lambda _: space.sample()),
+        }
+        if film:
+            Path(film).parent.mkdir(parents=True, exist_ok=True)
+            run.record(film)
+        return {
+            "seconds": round(trained),
+            "steps": run.history[-1].total_steps,
+            "scores": {name: each if isinstance(each, dict) else each.to_json() for name, each in found.items()},
+        }
+
+
+def in_process(stage: str, *arguments: str, path: str | None = None, seconds: float = 0.0) -> dict[str, Any]:
     """Run a stage in a process of its own; returns its result, or the reason why there is none."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")]))}
-    command = [sys.executable, __file__, "--stage", stage, *arguments]
+    command = [sys.executable, __file__, *(["--quick"] if QUICK else []), "--stage", stage, *arguments]
+    limit = LIMIT + seconds
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
-        return {"fault": f"{stage} took more than {LIMIT} s"}
+        return {"fault": f"{stage} took more than {limit:.0f} s"}
     lines = done.stdout.strip().splitlines()
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -112,79 +150,164 @@ def in_process(stage: str, *arguments: str, path: str | None = None) -> dict[str
     return result
 
 
-def examine_model(file: Path, *, with_check: bool) -> dict[str, Any]:
+def examine_model(file: Path, *, with_check: bool, seconds: float | None, film: Path) -> dict[str, Any]:
     """Find out all about one model."""
     with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "collected-robot"))
         result = in_process("new", str(file), folder)
         if "fault" not in result:
-            result |= in_process("try", str(with_check), path=str(Path(folder, "collected-robot")))
+            result |= in_process("try", str(with_check), path=path)
+        if seconds and "fault" not in result:
+            learnt = in_process("learn", str(seconds), str(film.absolute()), path=path, seconds=seconds)
+            result |= {"learnt_fault": learnt["fault"]} if "fault" in learnt else {"learnt": learnt}
     return result
 
 
-def models(folders: Iterable[Path], endings: Iterable[str]) -> list[tuple[str, Path]]:
+def models(folders: Iterable[Path], ending: str) -> dict[str, Path]:
     """Return the models in folders, by their names there."""
 
     def is_model(path: Path) -> bool:
-        return path.suffix in endings and path.is_file() and any(root in path.read_bytes()[:100_000] for root in ROOTS)
+        return (
+            path.suffix in ([ending] if ending else ENDINGS)
+            and path.is_file()
+            and any(root in path.read_bytes()[:100_000] for root in ROOTS)
+        )
 
-    return [
-        (str(path.relative_to(folder)), path)
+    return {
+        str(path.relative_to(folder)): path
         for folder in folders
         for path in sorted(folder.rglob("*"))
         if is_model(path)
-    ]
+    }
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """Write the results as Markdown."""
-    rows = [
-        "| model | kind | task | stepping | check | stands [s] | load [s] | steps/s merged | unmerged | fault |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, result in results.items():
-        steps = result.get("steps", 0) == STEPS
-        check = {True: "passes", False: "fails"}.get(result.get("check"), "")  # type: ignore[arg-type]
-        fault = result.get("fault") or result.get("check_fault") or ""
-        cells = [
-            name, result.get("kind"), result.get("task"), "yes" if steps else "no", check,
-            result.get("stands") and round(result["stands"], 1), result.get("load_seconds"), result.get("merged"),
-            result.get("unmerged"), " ".join(fault.split())[:200].replace("|", "/"),
-        ]  # fmt: skip
-        rows.append("| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |")
-    stepping = [each for each in results.values() if each.get("steps") == STEPS]
-    legs = [each for each in stepping if each.get("base") == "free" and each["kind"] == "legs"]
-    checked = sum(each.get("check", False) for each in stepping)
-    slow = max((each["load_seconds"] for each in stepping), default=0)
+def is_clear(learnt: dict[str, Any]) -> bool:
+    """Whether the best policy's interval lies above those of doing nothing and of random actions."""
+    best, *others = (each["interval"] or [each["mean"]] * 2 for each in learnt["scores"].values())
+    return all(best[0] > other[1] for other in others)
+
+
+_STEPS_TEXT = """\
+Steps are the environment's, by one core: 8 steps of physics, of arms 12. *Not merged*: with links on fixed joints kept
+apart."""
+
+
+def page(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write the page."""
+    found = {name: each["result"] for name, each in sorted(results.items())}
+    first = next(iter(results.values()))
+    stepping = [each for each in found.values() if each.get("steps") == STEPS]
+    legs = [each for each in stepping if each["base"] == "free" and each["kind"] == "legs"]
+    checked = [each["check"] for each in stepping if "check" in each]
+    learnt = {name: each["learnt"] for name, each in found.items() if "learnt" in each}
     summary = (
-        f"{len(results)} models: {len(stepping)} step, {checked} of these pass the "
-        f"check; {sum(each['stands'] == 5.0 for each in legs)} of {len(legs)} with legs stand 5 s; loading takes "
-        f"{slow:.1f} s at most."
+        f"{len(found)} models, each by `es-envs new --robot` with nothing else said: {len(stepping)} step. Of "
+        f"{len(checked)} that were checked, {sum(checked)} pass `es-envs check`. Of {len(legs)} with legs, "
+        f"{sum(each['stands'] == SECONDS for each in legs)} stand for {SECONDS:.0f} s if they are left alone. "
+        f"Loading takes {max((each['load_seconds'] for each in stepping), default=0.0):.1f} s at most."
     )
-    return "\n".join([summary, "", *rows, ""])
+    written = f"Written by `python benchmarks/robots.py FOLDER --ending .urdf`, commit {first['commit']};"
+    return "\n\n".join(
+        [
+            "# Robots from their files", summary, f"{written} {in_words(first['machine'])}.",
+            *(_what_they_learn(learnt, found) if learnt else ()),
+            "## All of them", _STEPS_TEXT, _table_of_all(found), "",
+        ]
+    )  # fmt: skip
+
+
+def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, str, str]:
+    seconds = max(each["seconds"] for each in learnt.values())
+    text = (
+        f"`--learn {seconds}`: `es-envs train` with the settings of the plugin, seed 0, on all cores. Scores are mean "
+        f"fitness on {EPISODES} starts that training never saw, with its 95 % interval. "
+        f"{sum(map(is_clear, learnt.values()))} of {len(learnt)} are clearly better than doing nothing and than random "
+        "actions: their intervals do not touch."
+    )
+    rows = [
+        (
+            f"`{name}`", found[name]["task"], f"{each['steps']:,}".replace(",", " "),
+            *(with_interval(one["mean"], one["interval"]) for one in each["scores"].values()),
+            _percent(each["scores"]["best"]), "yes" if is_clear(each) else "no",
+        )
+        for name, each in learnt.items()
+    ]  # fmt: skip
+    columns = (
+        "model",
+        "task",
+        "steps",
+        *("best policy", "doing nothing", "random actions"),
+        "success",
+        "clearly better",
+    )
+    return "## What they learn with nothing said", text, table(columns, rows)
+
+
+def _percent(score: Mapping[str, Any]) -> str:
+    share = score.get("success_rate")
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
+def _table_of_all(found: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            f"`{name}`", each.get("kind", ""), each.get("task", ""), _verdict(each), _number(each.get("stands")),
+            _number(each.get("load_seconds")), _number(each.get("merged")), _number(each.get("unmerged")),
+            " ".join(_fault(each).split())[:300].replace("|", "/"),
+        )
+        for name, each in found.items()
+    ]  # fmt: skip
+    columns = ("model", "kind", "task", "check", "stands [s]", "load [s]", "steps/s", "not merged", "fault")
+    return table(columns, rows)
+
+
+def _verdict(result: Mapping[str, Any]) -> str:
+    if result.get("steps") != STEPS:
+        return "does not step"
+    return {True: "passes", False: "fails", None: ""}[result.get("check")]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def _fault(result: Mapping[str, Any]) -> str:
+    return str(next((result[key] for key in ("fault", "check_fault", "learnt_fault") if result.get(key)), ""))
 
 
 def main() -> None:
-    """Examine the models, and write the table after each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--to", type=Path, default=Path("robots.json"))
-    parser.add_argument("--ending", action="append", choices=ENDINGS, help="only files with this ending")
-    parser.add_argument("--only", default="", help="only models whose names contain this")
+    """Examine the models, and write the page."""
+    parser = arguments(__doc__)
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--ending", default="", choices=ENDINGS, help="only files with this ending")
+    parser.add_argument("--only", nargs="+", default=[""], help="only models whose names contain one of these")
     parser.add_argument("--no-check", action="store_true", help="leave out the checks, which take most of the time")
-    parser.add_argument("--stage", nargs="+", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.stage:
-        stage, *arguments = options.stage
-        print(json.dumps(write_plugin(*arguments) if stage == "new" else try_plugin(*arguments)))
+    parser.add_argument("--learn", type=float, metavar="SECONDS", help="train each, too")
+    parser.add_argument("--page", action="store_true", help="only write the page, from what is there")
+    parser.add_argument("--stage", nargs="+", help="of a process of this command's own")
+    if "--stage" in sys.argv:
+        stage, *words = parser.parse_args().stage
+        print(json.dumps({"new": write_plugin, "try": try_plugin, "learn": learn}[stage](*words)))
         return
-    results: dict[str, dict[str, Any]] = {}
-    for name, path in models(options.folders, options.ending or ENDINGS):
-        if options.only not in name:
+    given = page_options(parser)
+    report = Report("robots")
+    if QUICK:
+        import pybullet_data
+
+        given.folders, given.only, given.learn = [Path(pybullet_data.getDataPath(), "kuka_iiwa")], ["model.urdf"], 1.0
+    report.head("model", "result")
+    for name, path in models([] if given.page else given.folders, given.ending).items():
+        file = FOLDER / f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)}.json"
+        if file.exists() or not any(word in name for word in given.only):
             continue
-        results[name] = examine_model(path, with_check=not options.no_check)
-        print(name, results[name].get("fault", "works"), flush=True)
-        options.to.write_text(json.dumps(results, indent=1), encoding="utf-8")
-        options.to.with_suffix(".md").write_text(table(results), encoding="utf-8")
+        film = file.with_suffix(".mp4")
+        result = examine_model(path, with_check=not given.no_check, seconds=given.learn, film=film)
+        report.row(name, _fault(result) or "works")
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        content = {"model": name, "commit": commit(), "machine": report.machine, "result": result}
+        file.write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
+    kept = [json.loads(file.read_text(encoding="utf-8")) for file in FOLDER.glob("*.json")]
+    FOLDER.with_suffix(".md").write_text(page({each["model"]: each for each in kept}), encoding="utf-8")
 
 
 if __name__ == "__main__":
