@@ -323,7 +323,7 @@ def test_a_browser_shows_a_comparison_of_whatever_name_and_asks_nobody(made, tmp
             visit(driver, path, width, scheme)
             for axis in ("steps", "seconds", "generations"):
                 driver.find_element("css selector", f"[data-axis={axis}]").click()
-                assert len(driver.find_elements("css selector", "#chart-fitness path.line")) == 2
+                assert len(driver.find_elements("css selector", "#chart-fitness path.line:not(.thin)")) == 2
             assert not driver.execute_script(COVERED)
             assert driver.execute_script("return [document.documentElement.scrollWidth, window.bitten]") == [
                 width,

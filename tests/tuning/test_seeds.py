@@ -125,7 +125,7 @@ def test_the_command_prints_scores_and_what_to_do_next(tmp_path, capsys):
     said = capsys.readouterr()
     assert "IQM" in said.out
     assert "seed 0: generations reached in generation 2, best centre" in said.err
-    assert f"es-envs compare {tmp_path / 'runs'};" in said.err
+    assert f"  es-envs compare {tmp_path / 'runs'}\n" in said.err
     assert main(["compare", str(tmp_path / "runs"), "-o", str(tmp_path / "page.html")]) == 0
     assert capsys.readouterr().out == said.out
     assert main([*words, "--json", "--quiet"]) == 0

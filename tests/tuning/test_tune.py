@@ -146,7 +146,7 @@ def test_the_printed_command_makes_the_best_run_again(aim, tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out.startswith("trial  solved  fitness")
     command = captured.out.strip().splitlines()[-1]
-    _, made = captured.err.split("what it makes is already there: ")
+    _, made = captured.err.split("What the command above makes is there already.\nNext:\n")
     assert main([*shlex.split(made)[1:], "--episodes", "1"]) == 0
     capsys.readouterr()
     assert main(["tune", aim, *options, *ranges, *where, "--json"]) == 0
