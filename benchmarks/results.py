@@ -832,6 +832,8 @@ takes.
 
 [Driving tracks that training never drew](racetrack.md): `python benchmarks/racetrack.py`.
 
+[Robots from their files](robots.md), with nothing else said: `python benchmarks/robots.py FOLDER`.
+
 [Every strategy by hand on two functions](functions.md), next to the package `cmaes`: `python benchmarks/functions.py`.
 
 [Fine-tuning an evolved policy by gradients](finetuning.md): `python benchmarks/finetuning.py`.

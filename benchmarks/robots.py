@@ -216,7 +216,7 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
     )  # fmt: skip
 
 
-def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, str, str]:
+def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, ...]:
     seconds = max(each["seconds"] for each in learnt.values())
     text = (
         f"`--learn {seconds}`: `es-envs train` with the settings of the plugin, seed 0, on all cores. Scores are mean "
@@ -240,7 +240,18 @@ def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tup
         "success",
         "clearly better",
     )
-    return "## What they learn with nothing said", text, table(columns, rows)
+    films = [(name, file_of(name).with_suffix(".png")) for name in learnt]
+    gallery = [
+        f"[![{name}]({FOLDER.name}/{still.name})]({FOLDER.name}/{still.with_suffix('.mp4').name})"
+        for name, still in films
+        if still.exists()
+    ]
+    return "## What they learn with nothing said", text, table(columns, rows), "\n".join(gallery)
+
+
+def file_of(name: str) -> Path:
+    """Return the file that keeps a model's result."""
+    return FOLDER / f"{re.sub(r'[^A-Za-z0-9]+', '-', Path(name).with_suffix('').as_posix())}.json"
 
 
 def _percent(score: Mapping[str, Any]) -> str:
@@ -297,7 +308,7 @@ def main() -> None:
         given.folders, given.only, given.learn = [Path(pybullet_data.getDataPath(), "kuka_iiwa")], ["model.urdf"], 1.0
     report.head("model", "result")
     for name, path in models([] if given.page else given.folders, given.ending).items():
-        file = FOLDER / f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)}.json"
+        file = file_of(name)
         if file.exists() or not any(word in name for word in given.only):
             continue
         film = file.with_suffix(".mp4")
