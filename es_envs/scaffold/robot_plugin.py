@@ -179,6 +179,8 @@ def _recommended(proposal: Proposal) -> str:
     lines = [f'"max_steps": {1_000_000 if proposal.task == "walk" else 400_000:_},']
     if proposal.task == "reach":
         lines.append('"episodes_per_candidate": 6,  # of as many targets')
+        # Else the nearer the tips of good policies are, the more the same way would seem, and the harder they turn.
+        lines.append('"observation_normalization": False,  # the task scales what is seen')
     return "\n".join(f"                {line}" for line in lines)
 
 

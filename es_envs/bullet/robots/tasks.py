@@ -12,6 +12,7 @@ from es_envs.bullet.robots.env import RobotEnv, Task
 Point = tuple[float, float, float]
 
 EFFORT_COST = 0.05  # of the mean of the squared actions
+WAY_SCALE = 3.0  # of the way to a target, as a share of the robot's reach
 TRIES = 100  # to draw a pose that touches nothing
 
 
@@ -138,8 +139,8 @@ class Reach(Task):
     """Bring a point of the robot, its tip, to a target.
 
     Targets are where the tip is in random positions of the motors' joints in which the robot touches neither itself nor
-    the floor, at least ``nearest`` away from where it starts. It adds the way from the tip to the target (x, y, z), as
-    shares of how far the robot reaches. With "velocity" control this is all that a policy needs, and it learns soonest
+    the floor, at least ``nearest`` away from where it starts. It adds the way from the tip to the target (x, y, z), three
+    times as shares of how far the robot reaches, so that it is about 1 at the start. With "velocity" control this is all that a policy needs, and it learns soonest
     if it sees nothing else (``observed = ()``): joints that turn in proportion to the way close the loop. The reward of
     a step is the share of the first distance that it gains, less 0.01 times the share that is left, so that sooner is
     better. ``info`` has ``distance``, from the tip to the target [m], ``closed``, the share of the first distance that
@@ -217,7 +218,7 @@ class Reach(Task):
         tip = robot.point(self._link, self._point)
         distance = math.dist(self.target, tip)
         self._gained, self._distance = self._distance - distance, distance
-        return [(a - b) / self.span for a, b in zip(self.target, tip, strict=True)]
+        return [WAY_SCALE * (a - b) / self.span for a, b in zip(self.target, tip, strict=True)]
 
     def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
         """What is gained and what is left."""
