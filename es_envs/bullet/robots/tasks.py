@@ -140,8 +140,8 @@ class Reach(Task):
 
     Targets are where the tip is in random positions of the motors' joints in which the robot touches neither itself nor
     the floor, at least ``nearest`` away from where it starts. It adds the way from the tip to the target (x, y, z),
-    three times as shares of how far the robot reaches, so that it is about 1 at the start. With "velocity" control this is
-    all that a policy needs, and it learns soonest if it sees nothing else (``observed = ()``): joints that turn in
+    three times as shares of how far the robot reaches, so that it is about 1 at the start. With "velocity" control this
+    is all that a policy needs, and it learns soonest if it sees nothing else (``observed = ()``): joints that turn in
     proportion to the way close the loop. The reward of a step is the share of the first distance that it gains, less
     0.01 times the share that is left, so that sooner is better. ``info`` has ``distance``, from the tip to the target
     [m], ``closed``, the share of the first distance that is gained, and ``is_success``: whether the tip is now within
