@@ -84,7 +84,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     """Colour below the horizon where there is no body. The ground is not a body: nothing stands on it."""
     ground_height: ClassVar[float] = 0.0
     """Height at which ``mark_ground`` draws [m]."""
-    readout: ClassVar[Literal["distance", "time"] | None] = None
+    readout: Literal["distance", "time"] | None = None
     """What films that follow a player show in a corner: its distance and speed, in place of a map; or the time."""
     animated: Sequence[int] = ()
     """Bodies without mass that the environment itself moves, such as a mark. Set it in ``build`` or ``decorate``."""

@@ -33,6 +33,9 @@ class Task:
     them in ``place``. All random numbers come from ``robot.np_random``.
     """
 
+    readout: ClassVar[Literal["distance", "time"] | None] = None
+    """What films show of it, as ``BulletEnv.readout``."""
+
     def size(self, robot: "RobotEnv") -> int:
         """Number of observations that it adds; the robot is not loaded yet."""
         return 0
@@ -155,6 +158,7 @@ class RobotEnv(BulletEnv):
         if not self.motors:
             raise ArgumentError(f"{type(self).__name__}.motors: a robot needs a joint that is driven")
         self.task = copy.copy(self.task)
+        self.readout = self.task.readout or self.readout
         self._seen = [name for name in self.observed if self.base == "free" or name not in OF_A_FREE_BASE]
         size = self.size() + self.task.size(self)
         if not size:

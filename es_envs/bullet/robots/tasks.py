@@ -57,6 +57,7 @@ class Walk(_OnItsFeet):
     """
 
     ALIVE = 0.5
+    readout = "distance"
 
     def __init__(self, *, stride: float | None = 0.5, lowest: float = 0.5, most_tilt: float = 1.0) -> None:
         super().__init__(lowest=lowest, most_tilt=most_tilt)
