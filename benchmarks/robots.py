@@ -242,7 +242,7 @@ def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tup
     )
     films = [(name, file_of(name).with_suffix(".png")) for name in learnt]
     gallery = [
-        f"[![{name}, filmed after training]({FOLDER.name}/{still.name})]({FOLDER.name}/{still.with_suffix('.mp4').name})"
+        f"[![{name}, trained]({FOLDER.name}/{still.name})]({FOLDER.name}/{still.with_suffix('.mp4').name})"
         for name, still in films
         if still.exists()
     ]
