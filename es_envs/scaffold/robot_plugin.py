@@ -181,6 +181,8 @@ def _recommended(proposal: Proposal) -> str:
         lines.append('"episodes_per_candidate": 6,  # of as many targets')
         # Else the nearer the tips of good policies are, the more the same way would seem, and the harder they turn.
         lines.append('"observation_normalization": False,  # the task scales what is seen')
+        lines.append('"policy": "linear",  # joints that turn in proportion to the way')
+        lines.append('"sigma": 0.1,')
     return "\n".join(f"                {line}" for line in lines)
 
 
