@@ -188,7 +188,6 @@ class RobotEnv(BulletEnv):
         self._find_parts()
         self._find_motors()
         pybullet.performCollisionDetection(physicsClientId=client)
-        self._start_place, self._start_turn = pybullet.getBasePositionAndOrientation(self.body, physicsClientId=client)
         self._box = self._bounding_box()
         self.task.build(self)
 
@@ -232,6 +231,11 @@ class RobotEnv(BulletEnv):
         infos = [pybullet.getJointInfo(self.body, joint, physicsClientId=self.client) for joint in range(count)]
         self._infos = {info[1].decode(): info for info in infos}
         self._links = {info[12].decode(): info[0] for info in infos}
+        self._limits = {
+            name: (info[8], info[9]) if info[8] < info[9] else None
+            for name, info in self._infos.items()
+            if info[2] != pybullet.JOINT_FIXED
+        }
         for joint in range(count):
             pybullet.setJointMotorControl2(
                 self.body, joint, pybullet.VELOCITY_CONTROL, force=0.0, physicsClientId=self.client
@@ -244,24 +248,22 @@ class RobotEnv(BulletEnv):
         infos = {name: self._joint(name) for name in self.motors}
         self._motors = [info[0] for info in infos.values()]
         self._forces = [float(force) for force in self.motors.values()]
+        if self.control == "velocity":
+            self._full_speeds = [self.speed[name] if isinstance(self.speed, Mapping) else self.speed for name in infos]
         self.start_positions = self.read_joints()
-        limits = self.limits()
+        limits = self._limits
         # A joint's position is observed as a multiple of half its range, from its middle.
         self._joint_ranges = [_middle_and_half(limits[name]) for name in infos]
         self._has_limits = [limits[name] is not None for name in infos]
         self._joint_speeds = [1 / (info[11] if 0 < info[11] < SENSIBLE else JOINT_SPEED) for info in infos.values()]
         self._spans = [self._span(name, start) for name, start in zip(infos, self.start_positions, strict=True)]
         commanded = {joint: number for number, joint in enumerate(infos)}
+        following = {name: led for name, led in self.mimics.items() if led[0] in commanded}
         self._followers = [
             (self._joint(name)[0], commanded[leader], self._joint(leader)[0], factor, offset)
-            for name, (leader, factor, offset) in self.mimics.items()
-            if leader in commanded
+            for name, (leader, factor, offset) in following.items()
         ]
-        free = {
-            *self.motors,
-            *self.passive,
-            *(name for name, (leader, *_) in self.mimics.items() if leader in commanded),
-        }
+        free = {*self.motors, *self.passive, *following}
         self._held = [
             info[0] for name, info in self._infos.items() if info[2] != pybullet.JOINT_FIXED and name not in free
         ]
@@ -270,7 +272,7 @@ class RobotEnv(BulletEnv):
     def _span(self, name: str, start: float) -> tuple[float, float]:
         """How far down and up from its start a joint is commanded, so that it stays within its limits."""
         reach = self.reach[name] if isinstance(self.reach, Mapping) else self.reach
-        limits = self.limits()[name]
+        limits = self._limits[name]
         if limits is None:
             return reach, reach
         low, high = limits
@@ -287,11 +289,7 @@ class RobotEnv(BulletEnv):
 
     def limits(self) -> dict[str, tuple[float, float] | None]:
         """Lower and upper limit of each joint that moves [rad or m], by name; None: it has none."""
-        return {
-            name: (info[8], info[9]) if info[8] < info[9] else None
-            for name, info in self._infos.items()
-            if info[2] != pybullet.JOINT_FIXED
-        }
+        return dict(self._limits)
 
     def links(self) -> list[str]:
         """Names of the links, the base's first; without those that are merged into others."""
@@ -349,7 +347,7 @@ class RobotEnv(BulletEnv):
         """
         ranges = []
         for name, start, (down, up) in zip(self.motors, self.start_positions, self._spans, strict=True):
-            low, high = self.limits()[name] or (-math.inf, math.inf)
+            low, high = self._limits[name] or (-math.inf, math.inf)
             if self.control == "position":
                 low, high = start - down, start + up
             ranges.append((min(start, max(low, start - most)), max(start, min(high, start + most))))
@@ -426,7 +424,7 @@ class RobotEnv(BulletEnv):
                 body,
                 self._motors,
                 pybullet.VELOCITY_CONTROL,
-                targetVelocities=[speed * each for speed, each in zip(self._speeds_at_1(), action, strict=True)],
+                targetVelocities=[speed * each for speed, each in zip(self._full_speeds, action, strict=True)],
                 forces=forces,
                 physicsClientId=client,
             )
@@ -449,9 +447,6 @@ class RobotEnv(BulletEnv):
             start + (up if each > 0 else down) * each
             for start, (down, up), each in zip(self.start_positions, self._spans, action, strict=True)
         ]
-
-    def _speeds_at_1(self) -> list[float]:
-        return [self.speed[name] if isinstance(self.speed, Mapping) else self.speed for name in self.motors]
 
     def _lead_followers(self, targets: Sequence[float] | None) -> None:
         for follower, number, leader, factor, offset in self._followers:

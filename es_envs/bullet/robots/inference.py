@@ -15,7 +15,7 @@ from es_envs.bullet.client import pybullet
 from es_envs.bullet.models import Joint, Model
 from es_envs.bullet.models.reading import read_model
 from es_envs.bullet.robots.env import OBSERVED, RobotEnv
-from es_envs.bullet.robots.proposal import SECONDS, Proposal, TaskName
+from es_envs.bullet.robots.proposal import REACH, SECONDS, TURN_SPEED, Proposal, TaskName
 from es_envs.bullet.robots.srdf import states_beside
 from es_envs.bullet.robots.tree import (
     CASTER,
@@ -47,8 +47,8 @@ _NO_TIP = re.compile(
     r"propell?er|rotor|camera|optical|imu|inertia|lidar|laser|sensor|sonar|light|battery|screen|display"
 )
 _TIPS = ("tool", "tcp", "ee", "end effector", "eef", "gripper", "hand", "tip", "flange", "fingertip")
-_REACH, _SLIDE = 0.4, 0.05  # of a leg's joint, by position [rad, m]
-_TURN_SPEED, _SLIDE_SPEED, _WHEEL_SPEED = 3.0, 0.3, 10.0  # [rad/s, m/s, rad/s]
+_SLIDE = 0.05  # of a leg's joint, by position, where REACH is that of one that turns [m]
+_SLIDE_SPEED, _WHEEL_SPEED = 0.3, 10.0  # [m/s, rad/s]
 _ARM_REPEAT = 12
 _SENSIBLE = 1000.0  # efforts below it are believed [N m or N]
 
@@ -304,9 +304,6 @@ class _Inference:
         spread = np.ptp(ends @ rotation((roll, pitch, 0.0)).T, axis=0)
         return roll, pitch, right if spread[1] > 1.2 * spread[0] else 0.0
 
-    def _in_order(self, pose: Mapping[str, float]) -> dict[str, float]:
-        return {name: pose[name] for name in names_of(self.tree.moving) if name in pose}
-
     def _follow(self, pose: dict[str, float]) -> None:
         for name, (leader, factor, offset) in self.mimics.items():
             if value := round(factor * pose.get(leader, 0.0) + offset, 4):
@@ -396,8 +393,8 @@ class _Inference:
         kinds = {name: self.tree.joints[name] for name in motors}
         if not drives and draft.task != "reach":
             self.reasons["control"] = "targets around the pose, which also hold it"
-            reach = {name: _SLIDE if joint.kind == "prismatic" else _REACH for name, joint in kinds.items()}
-            self.reasons["reach"] = f"{_REACH} rad to either side" + (
+            reach = {name: _SLIDE if joint.kind == "prismatic" else REACH for name, joint in kinds.items()}
+            self.reasons["reach"] = f"{REACH} rad to either side" + (
                 f", {_SLIDE} m where a joint slides" if _SLIDE in reach.values() else ""
             )
             return {"motors": forces, "control": "position", "reach": _alike(reach), "observed": self._observed(draft)}
@@ -406,10 +403,10 @@ class _Inference:
         )
         speeds = {}
         for name, joint in kinds.items():
-            wanted = _WHEEL_SPEED if drives else _SLIDE_SPEED if joint.kind == "prismatic" else _TURN_SPEED
+            wanted = _WHEEL_SPEED if drives else _SLIDE_SPEED if joint.kind == "prismatic" else TURN_SPEED
             limit = joint.velocity if joint.velocity is not None and joint.velocity > 0 else math.inf
             speeds[name] = round(min(wanted, limit), 4)
-        self.reasons["speed"] = f"{_WHEEL_SPEED if drives else _TURN_SPEED:g} rad/s, or the file's velocity limit" + (
+        self.reasons["speed"] = f"{_WHEEL_SPEED if drives else TURN_SPEED:g} rad/s, or the file's velocity limit" + (
             f"; {_SLIDE_SPEED} m/s where a joint slides" if any(j.kind == "prismatic" for j in kinds.values()) else ""
         )
         commands = {"motors": forces, "control": "velocity", "speed": _alike(speeds), "observed": self._observed(draft)}

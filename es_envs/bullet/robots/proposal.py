@@ -13,7 +13,7 @@ TASKS: tuple[TaskName, ...] = ("walk", "stand", "reach", "track")
 SECONDS = 5.0
 """How long a robot is left alone to see whether it stands [s]."""
 
-_REACH, _TURN_SPEED = 0.4, 3.0
+REACH, TURN_SPEED = 0.4, 3.0  # of a joint that turns [rad, rad/s]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,8 @@ class Proposal:
     start_pose: Mapping[str, float] = field(default_factory=dict)
     motors: Mapping[str, float] = field(default_factory=dict)
     control: Literal["position", "velocity", "torque"] = "position"
-    reach: float | Mapping[str, float] = _REACH
-    speed: float | Mapping[str, float] = _TURN_SPEED
+    reach: float | Mapping[str, float] = REACH
+    speed: float | Mapping[str, float] = TURN_SPEED
     passive: tuple[str, ...] = ()
     mimics: Mapping[str, tuple[str, float, float]] = field(default_factory=dict)
     observed: tuple[str, ...] = OBSERVED
