@@ -34,6 +34,13 @@ class Plan(TrainConfig):
         """The plan with a config's settings, all of which are chosen."""
         return cls(**config.values(), why=why)
 
+    def of_contender(self, number: int) -> Self:
+        """The plan of a contender: 0 has the run's own settings, and each other one those in which it differs."""
+        if number == 0:
+            return self
+        own = self.contenders[number - 1]
+        return replace(self, **own, contenders=(), decided=tuple(dict.fromkeys((*self.decided, *own))))
+
 
 def auto_settings(config: TrainConfig) -> tuple[str, ...]:
     """Names of the settings that are "auto", except engine and device, which say nothing about the search."""

@@ -17,6 +17,7 @@ from es_core.config.checks import (
     finite,
     flag,
     json_object,
+    json_objects,
     maybe,
     names,
     number,
@@ -157,6 +158,12 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     )
     sigma: float = _option(
         AUTO, auto(number(0, above=True)), "standard deviation of the parameter noise; auto: the strategy's own"
+    )
+    contenders: tuple[Mapping[str, Any], ...] = _option(
+        AUTO,
+        auto(json_objects),
+        "searches that take turns where the first one gains nothing, each as the settings in which it differs, such as "
+        '[{"sigma": 1.0}, {"hidden_sizes": [16]}]; auto: a few, where strategy, policy and sigma are auto ([]: none)',
     )
     sigma_final: float | None = _option(None, maybe(number(0, above=True)), "sigma at the end of its schedule")
     learning_rate: float | None = _option(

@@ -3,8 +3,9 @@
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from es_core.config.budgets import candidates_within, largest_population
 from es_core.config.checks import AUTO
@@ -12,6 +13,7 @@ from es_core.config.plan import Plan, auto_settings, with_choices
 from es_core.config.strategy_defaults import defaults_of
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import figures
+from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import FEW_HIDDEN
 from es_core.policies.network import Policy
 
@@ -39,12 +41,22 @@ _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
 
+# Contenders differ in what decides whether a search succeeds at all: numbers such as those of a grid world say most as
+# they are, and some tasks need other units, or another reach, than the rule gives them.
+_OPEN = {"strategy", "policy", "hidden_sizes", "sigma", "observation_normalization", "contenders"}
+_CONTENDERS: tuple[Mapping[str, Any], ...] = (
+    {"hidden_sizes": (), "observation_normalization": False, "sigma": 1.0},
+    {"hidden_sizes": (16,), "sigma": 0.5},
+)
+
+
 def _with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
     chooses, config = config.strategy == AUTO, with_choices(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
     config = with_choices(
         config,
+        contenders=(),
         population_size=_FIRST if has_covariance else _CANDIDATES,
         **_steps(config, has_covariance=has_covariance),
         episode_seeds="grouped" if has_covariance else "common",
@@ -92,7 +104,23 @@ def make_plan(policy: Policy) -> Plan:
     why = ", ".join(_words(plan))
     if "strategy" in plan.decided and plan.strategy in _REASONS:
         why += f", since {policy.size} parameters are {_REASONS[plan.strategy]}"
-    return replace(plan, why=why)
+    return replace(plan, why=why, contenders=plan.contenders or _contenders(policy, plan))
+
+
+def _contenders(policy: Policy, plan: Plan) -> tuple[dict[str, Any], ...]:
+    """The searches that take turns with that of the plan, as the settings in which they differ from it.
+
+    There are none if the config says what search is wanted, or leaves no time for several.
+    """
+    if not _OPEN <= set(plan.decided) or plan.policy != "mlp":
+        return ()
+    ours, found = plan.to_json(), list[dict[str, Any]]()
+    for settings in _CONTENDERS:
+        config = replace(policy.config, **settings)
+        size = make_policy(config, policy.observation_space, policy.action_space).size
+        theirs = _with_strategy(config, size).to_json()
+        found.append({name: theirs[name] for name in ours if name != "decided" and theirs[name] != ours[name]})
+    return tuple(each for each in found if each)
 
 
 def plan_for(config: TrainConfig, size: int) -> Plan:

@@ -87,10 +87,11 @@ def _run_generations(
     deadline: float,
 ) -> None:
     """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` stops it."""
-    config, limit = run.plan, step_limit(pool.definition, run.config)
+    limit = step_limit(pool.definition, run.config)
     with _keeping_checkpoint(run, state, pool) as begin:
         while True:
             before, trainer, search, rules = begin(), state.trainer, state.search, state.rules
+            config = pool.config
             started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
             generation, ending = trainer.generation, state.ending(run)
 
@@ -116,6 +117,7 @@ def _run_generations(
             episodes = len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,
+                contender=state.contender,
                 search=search,
                 rules=dict(rules.states),
                 **played,
@@ -144,7 +146,7 @@ def _run_generations(
             if progress is not None:
                 progress.show(stats, reason)
             if not finished and (stopped or trainer.generation % config.checkpoint_every == 0):
-                run.save_checkpoint(state.checkpoint(run, pool))
+                run.save_checkpoint(begin())
             if finished or stopped:
                 return
 
@@ -162,6 +164,8 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
     def begin() -> Checkpoint:
         nonlocal before
         interruption.check()
+        state.take_turn(run)
+        pool.contender = state.contender
         before = state.checkpoint(run, pool)
         return before
 
@@ -322,14 +326,14 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> list[str]:
     """
     begun = bool(run.checkpoint_generations())
     for name in ("engine", "device", "vector_envs", "vector_starts"):
-        then, now = getattr(run.config, name), getattr(pool.config, name)
+        then, now = getattr(run.config, name), getattr(pool.plan, name)
         if begun and then != now:
             raise ValueError(
                 f"this run has {name}={then!r}, but its pool chooses {now!r}: it cannot be resumed with that"
             )
-    run.write_config(pool.config)
+    run.write_config(pool.plan)
     if begun:
         return []
     policy = make_policy(run.config, pool.observation_space, pool.action_space)
-    lines = {"chosen": pool.config.why, "advice": advice_on_pictures(policy)}
+    lines = {"chosen": pool.plan.why, "advice": advice_on_pictures(policy)}
     return [f"{kind}: {text}" for kind, text in lines.items() if text]
