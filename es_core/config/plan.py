@@ -1,5 +1,6 @@
 """The settings of a run once its environment's spaces are known: the ``Plan``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -34,11 +35,15 @@ class Plan(TrainConfig):
         """The plan with a config's settings, all of which are chosen."""
         return cls(**config.values(), why=why)
 
-    def of_contender(self, number: int) -> Self:
-        """The plan of a contender: 0 has the run's own settings, and each other one those in which it differs."""
-        if number == 0:
+    def settings_of(self, contender: int) -> Mapping[str, Any]:
+        """The settings in which a contender differs: 0 has the run's own, then each has its own, in turn."""
+        return ({}, *self.contenders)[contender % (1 + len(self.contenders))]
+
+    def of_contender(self, contender: int) -> Self:
+        """The plan of a contender."""
+        own = self.settings_of(contender)
+        if not own:
             return self
-        own = self.contenders[number - 1]
         return replace(self, **own, contenders=(), decided=tuple(dict.fromkeys((*self.decided, *own))))
 
 

@@ -3,7 +3,7 @@
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -212,7 +212,7 @@ class RolloutPool(ABC):
             population=population,
             seeds=np.broadcast_to(episode_seeds, shape),
             others=tuple(CentreTask(int(seed), explore=False) for seed in centre_seeds),
-            settings=self._settings,
+            settings=self.plan.settings_of(self.contender),
         )
         valid = np.zeros(count, np.bool_)
         names: tuple[str, ...] = ()
@@ -332,12 +332,12 @@ class RolloutPool(ABC):
             sign=none.astype(np.int8),
             statistics=statistics,
         )
-        return Work(population=population, seeds=np.zeros((0, 0), np.int64), others=others, settings=self._settings)
-
-    @property
-    def _settings(self) -> Mapping[str, Any]:
-        """Those in which the contender that plays now differs from the run's config."""
-        return self.plan.contenders[self.contender - 1] if self.contender else {}
+        return Work(
+            population=population,
+            seeds=np.zeros((0, 0), np.int64),
+            others=others,
+            settings=self.plan.settings_of(self.contender),
+        )
 
     def _replies(self, work: Work, who: str = "") -> list[Reply]:
         """Play ``work``, that of ``who``, to its end, since what workers still played would answer the next one.

@@ -7,7 +7,7 @@ checksums of itself and of the arrays, so that equal runs give equal bytes and d
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _KEY = "es_envs"
-_WAITING = "waiting."
+_LEADER = "leader."  # before the names of its arrays
 _LONGEST = 1000  # characters of an error message, which may quote the file
 _MOST = 1_000_000_000  # bytes of the arrays in a file
 
@@ -59,7 +59,7 @@ class Checkpoint:
         observation_space: the environment's.
         action_space: the environment's.
         progress: what else a resumed run needs, as ``TrainingState`` has it: steps so far, the best centre, and so on.
-        waiting: the contenders whose turn it is not, each as it was after its last turn.
+        leader: where a challenger of the run's race plays, the contender that leads, as it was after its last turn.
         trusted: True if the caller vouches for it, so that its policy may be any module; not in the file.
         where: its file, for messages; not in the file.
     """
@@ -72,7 +72,7 @@ class Checkpoint:
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     progress: Mapping[str, Any] = field(default_factory=dict)
-    waiting: Sequence["Checkpoint"] = ()
+    leader: "Checkpoint | None" = None
     trusted: bool = False
     where: str = "the checkpoint"
 
@@ -97,11 +97,9 @@ class Checkpoint:
             "observation_space": space_to_json(self.observation_space),
             "action_space": space_to_json(self.action_space),
         }
-        if self.waiting:
-            parts = [_parts(each) for each in self.waiting]
-            document["waiting"] = [each for each, _ in parts]
-            for place, (_, theirs) in enumerate(parts):
-                arrays |= {f"{_WAITING}{place}.{name}": array for name, array in theirs.items()}
+        if self.leader is not None:
+            document["leader"], theirs = _parts(self.leader)
+            arrays |= {_LEADER + name: array for name, array in theirs.items()}
         document["tensors"] = {name: _digest(array) for name, array in arrays.items()}
         text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
         require_modest(text.encode())
@@ -218,14 +216,11 @@ class Checkpoint:
 
     @classmethod
     def _from_document(cls, document: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        spaces = {name: document[name] for name in ("observation_space", "action_space")}
-        waiting, all_arrays, arrays = list[Self](), arrays, {
-            name: array for name, array in arrays.items() if not name.startswith(_WAITING)
-        }
-        for place, each in enumerate(document.get("waiting", ())):
-            prefix = f"{_WAITING}{place}."
-            theirs = {n.removeprefix(prefix): array for n, array in all_arrays.items() if n.startswith(prefix)}
-            waiting.append(cls._from_document({**each, **spaces}, theirs))
+        leader: Self | None = None
+        if "leader" in document:
+            spaces = {name: document[name] for name in ("observation_space", "action_space")}
+            theirs = {name.removeprefix(_LEADER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEADER)}
+            leader = cls._from_document({**document["leader"], **spaces}, theirs)
         config = TrainConfig.from_json(document["config"])
         observation_space = space_from_json(document["observation_space"])
         action_space = space_from_json(document["action_space"])
@@ -268,7 +263,7 @@ class Checkpoint:
             observation_space=observation_space,
             action_space=action_space,
             progress=dict(document["progress"]),
-            waiting=waiting,
+            leader=leader,
         )
 
     def policy(self) -> Policy:
@@ -321,7 +316,10 @@ def _parts(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, NDArray[An
             numbers[name] = value
     observations = None
     if isinstance(checkpoint.statistics, ObservationStatistics):
-        arrays["statistics.total"], arrays["statistics.squares"] = checkpoint.statistics.total, checkpoint.statistics.squares
+        arrays["statistics.total"], arrays["statistics.squares"] = (
+            checkpoint.statistics.total,
+            checkpoint.statistics.squares,
+        )
         observations = checkpoint.statistics.count
     elif checkpoint.statistics is not None:
         arrays["reference"] = checkpoint.statistics.observations

@@ -340,7 +340,7 @@ class RunFolder:
         checkpoint = Checkpoint.load(path, trust=self.trusted)
         bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
         contender = checkpoint.progress.get("contender", 0)
-        if whole(0, len(self.plan.contenders))(contender) is not None or (
+        if whole(0)(contender) is not None or (
             replace(checkpoint.config, **bounds) != self.plan.of_contender(contender)
         ):
             raise CheckpointError(f"{path} belongs to another run: its settings are not those of config.json")

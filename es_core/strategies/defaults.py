@@ -112,7 +112,7 @@ def _contenders(policy: Policy, plan: Plan) -> tuple[dict[str, Any], ...]:
 
     There are none if the config says what search is wanted, or leaves no time for several.
     """
-    if not _OPEN <= set(plan.decided) or plan.policy != "mlp":
+    if not set(plan.decided) >= _OPEN or plan.policy != "mlp":
         return ()
     ours, found = plan.to_json(), list[dict[str, Any]]()
     for settings in _CONTENDERS:

@@ -1,32 +1,93 @@
-"""A race: says whose turn it is, where a run has several contenders."""
+"""A race: where the search of a run gains nothing, others with other settings, or another seed, may overtake it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Self
 
 from es_core.config.plan import Plan
 from es_core.runs.metrics import GenerationStats
+from es_core.statistics import is_gain
+
+FIRST_CHECK = 20
+"""Generations after which the leader is first asked whether it still gains."""
+_GROWTH = 1.5  # from one check to the next
+_CHALLENGE = 5  # generations after which a challenger is first compared with the leader, then twice as many, and so on
+_BEST_QUARTER = 1.27  # standard deviations by which the mean of the best quarter is above that of all
 
 
 @dataclass
 class Race:
-    """Whose turn it is: a function of the generations so far."""
+    """Says which contender plays the next generation, as a function of the generations so far.
 
-    contenders: int = 1
-    heat: int = 0
+    The leader plays as long as it gains. Where it has gained nothing clear in the later half of its generations,
+    challengers play, one after the other. One that is not as good as the leader was after as many generations is
+    dropped; one that is better when it has played as many as the leader takes its place. If none does, the leader goes
+    on, until it is asked again after half as many generations more. So a run that succeeds at once costs nothing more,
+    and what is tried takes steps only as long as it is promising.
+
+    Contender 0 has the run's own settings, those after it have the settings of ``Plan.contenders`` in turn; then they
+    begin again, from other initial parameters.
+
+    Attributes:
+        leader: number of the contender that leads.
+        contender: number of the contender whose turn it is.
+    """
+
+    settings: int = 1
+    leader: int = 0
     contender: int = 0
-    racing: set[int] = field(default_factory=lambda: {0})
+    _begun: int = 1
+    _tried: int = 0
+    _check: int = FIRST_CHECK
+    _quality: dict[int, list[float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, history: Iterable[GenerationStats] = ()) -> Self:
         """The race of a run after these generations."""
-        count = len(plan.contenders) + 1
-        race = cls(count, racing=set(range(count)))
+        race = cls(len(plan.contenders) + 1)
         for stats in history:
             race.add(stats)
         return race
 
     def add(self, stats: GenerationStats) -> None:
-        """See a generation."""
-        if self.contenders > 1:  # for now: in turn
-            self.contender = (stats.contender + 1) % self.contenders
+        """See a generation, and decide who plays the next one."""
+        if self.settings == 1 or stats.fitness_mean is None:
+            return
+        spread = stats.fitness_std or 0.0
+        ours = self._quality.setdefault(self.contender, [])
+        ours.append(stats.fitness_mean + _BEST_QUARTER * spread)
+        if self.contender == self.leader:
+            if self._has_stalled(ours):
+                self._tried = 0
+                self._challenge()
+        elif self._falls_behind(ours):
+            self._tried += 1
+            self._challenge()
+        elif len(ours) == len(self._quality[self.leader]):
+            self.leader, self._check = self.contender, int(len(ours) * _GROWTH)
+
+    def _challenge(self) -> None:
+        """Let the next challenger begin; after as many as there are settings the leader goes on."""
+        if self._tried == self.settings - 1:
+            self.contender = self.leader
+        else:
+            self.contender, self._begun = self._begun, self._begun + 1
+
+    def _has_stalled(self, values: list[float]) -> bool:
+        """Return True if the leader is due for a check, and has not gained anything clear since half of it."""
+        if len(values) < self._check:
+            return False
+        self._check = int(len(values) * _GROWTH)
+        later = values[len(values) // 2 :]
+        half = len(later) // 2
+        return not is_gain(later[:half], later[half:], errors=1)
+
+    def _falls_behind(self, values: list[float]) -> bool:
+        """Return True if a challenger is due for a comparison with the leader, and is worse."""
+        leader, count = self._quality[self.leader], len(values)
+        part = slice(count // 2, count)
+        if count == len(leader):
+            return fmean(values[part]) <= fmean(leader[part])
+        is_due = count >= _CHALLENGE and count % _CHALLENGE == 0 and (count // _CHALLENGE).bit_count() == 1
+        return is_due and fmean(values[part]) < fmean(leader[part])

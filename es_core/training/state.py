@@ -37,7 +37,7 @@ from es_envs.spaces import input_size, is_same_space
 
 # Of a checkpoint's progress.
 _COUNTS = (
-    "search", "searches", "contender", "heat", "total_steps", "evaluation_steps", "budgeted_steps", "total_episodes",
+    "search", "searches", "contender", "total_steps", "evaluation_steps", "budgeted_steps", "total_episodes",
 )  # fmt: skip
 
 
@@ -53,8 +53,7 @@ class TrainingState:
         search: number of the current search, from 0, in the order in which they began.
         searches: how many have begun.
         contender: number of the contender whose search it is.
-        heat: how often the race has begun again.
-        waiting: the contenders whose turn it is not, by number, each as it was after its last turn.
+        leader: the leader of the race as it was after its last turn, while another contender plays.
         race: says whose turn it is.
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of all but candidates' episodes.
@@ -70,8 +69,7 @@ class TrainingState:
     search: int = 0
     searches: int = 1
     contender: int = 0
-    heat: int = 0
-    waiting: dict[int, Checkpoint] = field(default_factory=dict)
+    leader: Checkpoint | None = None
     race: Race = field(default_factory=Race)
     total_steps: int = 0
     evaluation_steps: int = 0
@@ -161,32 +159,30 @@ class TrainingState:
             _require_consistent(trainer, checkpoint)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
             raise CheckpointError(f"{where}: its state does not fit: {type(error).__name__}: {error}") from error
-        waiting = {each.progress["contender"]: each for each in checkpoint.waiting}
-        return cls(trainer, policy, checkpoint.statistics, waiting=waiting, **progress)
+        return cls(trainer, policy, checkpoint.statistics, leader=checkpoint.leader, **progress)
 
     def take_turn(self, run: RunFolder) -> None:
         """Let the contender whose turn it is play the next generation."""
-        if (self.heat, self.contender) == (self.race.heat, self.race.contender):
+        if self.contender == self.race.contender:
             return
         generation = self.trainer.generation
-        self.waiting[self.contender] = replace(self.checkpoint(run, self.policy), waiting=())
-        if self.heat != self.race.heat:
-            self.waiting = {}
-        self.heat, self.contender = self.race.heat, self.race.contender
-        if self.contender in self.waiting:
-            own = self.at(self.waiting.pop(self.contender), run.directory)
+        if self.contender == self.race.leader:
+            self.leader = replace(self.checkpoint(run, self.policy), leader=None)
+        self.contender = self.race.contender
+        if self.contender == self.race.leader and self.leader is not None:
+            own, self.leader = self.at(self.leader, run.directory), None
             self.trainer, self.policy, self.statistics, self.rules = own.trainer, own.policy, own.statistics, own.rules
             self.search = own.search
         else:
             self._begin_contender(run)
         self.trainer.take_turn(generation)
-        self.waiting = {number: each for number, each in self.waiting.items() if number in self.race.racing}
 
     def _begin_contender(self, run: RunFolder) -> None:
-        """Begin a contender's search, in each heat from other parameters."""
+        """Begin a contender's search; one that has another's settings begins with other parameters."""
         config = run.plan.of_contender(self.contender)
         self.policy = make_policy(config, self.policy.observation_space, self.policy.action_space)
-        mean = self.policy.initial(derive(config.seed, Purpose.RESTART, self.heat)) if self.heat else None
+        times = self.contender // (1 + len(run.plan.contenders))
+        mean = self.policy.initial(derive(config.seed, Purpose.RESTART, times)) if times else None
         self.trainer = find_trainer(config.strategy)(config, self.policy, mean)
         normalizes = config.observation_normalization
         self.statistics = ObservationStatistics.empty(self.policy.inputs) if normalizes else None
@@ -219,7 +215,7 @@ class TrainingState:
                 "rules": dict(self.rules.states),
                 "best": None if self.best is None else list(astuple(self.best)),
             },
-            waiting=tuple(self.waiting.values()),
+            leader=self.leader,
         )
 
     def ending(self, run: RunFolder) -> str | None:
@@ -315,7 +311,7 @@ def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     values = dict(checkpoint.progress)
     if "rules" not in values:
         values = _progress_from_older(values)
-    values = {"searches": values["search"] + 1, "contender": 0, "heat": 0, **values}
+    values = {"searches": values["search"] + 1, "contender": 0, **values}
     totals, best = {name: values[name] for name in _COUNTS}, values["best"]
     if any(whole(0)(total) for total in totals.values()) or not isinstance(values["rules"], dict):
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
