@@ -9,6 +9,7 @@ from typing import Any
 
 from es_core.config.budgets import candidates_within, largest_population
 from es_core.config.checks import AUTO
+from es_core.config.given import OF_A_CONTENDER
 from es_core.config.plan import Plan, auto_settings, with_choices
 from es_core.config.strategy_defaults import defaults_of
 from es_core.config.train_config import TrainConfig
@@ -41,12 +42,13 @@ _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
 
-# Contenders differ in what decides whether a search succeeds at all: numbers such as those of a grid world say most as
-# they are, and some tasks need other units, or another reach, than the rule gives them.
+# Contenders differ in what decides whether a search succeeds at all: some tasks say most with their observations as
+# they are, or need more hidden units, or candidates that differ less from each other.
 _OPEN = {"strategy", "policy", "hidden_sizes", "sigma", "observation_normalization", "contenders"}
 _CONTENDERS: tuple[Mapping[str, Any], ...] = (
+    {"hidden_sizes": (8,), "observation_normalization": False, "sigma": 1.0},
+    {"hidden_sizes": (16,), "observation_normalization": True, "sigma": 0.5},
     {"hidden_sizes": (), "observation_normalization": False, "sigma": 1.0},
-    {"hidden_sizes": (16,), "sigma": 0.5},
 )
 
 
@@ -104,22 +106,21 @@ def make_plan(policy: Policy) -> Plan:
     why = ", ".join(_words(plan))
     if "strategy" in plan.decided and plan.strategy in _REASONS:
         why += f", since {policy.size} parameters are {_REASONS[plan.strategy]}"
-    return replace(plan, why=why, contenders=plan.contenders or _contenders(policy, plan))
+    return replace(plan, why=why, contenders=_contenders(policy, plan))
 
 
 def _contenders(policy: Policy, plan: Plan) -> tuple[dict[str, Any], ...]:
-    """The searches that take turns with that of the plan, as the settings in which they differ from it.
+    """The searches that may challenge that of the plan, as the settings in which they differ from it.
 
-    There are none if the config says what search is wanted, or leaves no time for several.
+    The rule has some where the config says nothing about the search, and what a config gives is completed by the rule.
     """
-    if not set(plan.decided) >= _OPEN or plan.policy != "mlp":
-        return ()
+    is_open = set(plan.decided) >= _OPEN and plan.policy == "mlp" and not plan.virtual_batch_normalization
     ours, found = plan.to_json(), list[dict[str, Any]]()
-    for settings in _CONTENDERS:
+    for settings in plan.contenders or (_CONTENDERS if is_open else ()):
         config = replace(policy.config, **settings)
         size = make_policy(config, policy.observation_space, policy.action_space).size
         theirs = _with_strategy(config, size).to_json()
-        found.append({name: theirs[name] for name in ours if name != "decided" and theirs[name] != ours[name]})
+        found.append({name: theirs[name] for name in ours if name in OF_A_CONTENDER and theirs[name] != ours[name]})
     return tuple(each for each in found if each)
 
 

@@ -135,7 +135,7 @@ def _run_generations(
                 next_hash=None if log is None else parameter_hash(trainer.mean),
                 seconds=time.perf_counter() - started,
             )
-            state.count(stats)
+            turn = state.count(stats)
             finished = ending is not None or scores.solved
             if finished:  # before the line, which says that nothing is left to do
                 run.save_checkpoint(before)
@@ -144,7 +144,7 @@ def _run_generations(
             raw_fitness = results.fitness.copy() if results is not None and results.valid.any() else None
             lifecycle.call("generation_finished", run=run, stats=stats, fitness=raw_fitness)
             if progress is not None:
-                progress.show(stats, reason)
+                progress.show(stats, reason or _announced(turn, run, state.race.contender))
             if not finished and (stopped or trainer.generation % config.checkpoint_every == 0):
                 run.save_checkpoint(begin())
             if finished or stopped:
@@ -232,6 +232,13 @@ def _evidence(
         population=results.population,
         from_policy=run.initial_path.exists(),
     )
+
+
+def _announced(turn: str, run: RunFolder, contender: int) -> str:
+    """What changes in the race, with the settings of the contender that plays next."""
+    own = run.plan.settings_of(contender)
+    settings = ", ".join(f"{name}={value}" for name, value in own.items()) or "the run's own settings"
+    return turn and f"{turn} ({settings})"
 
 
 def _is_false(answer: object) -> bool:

@@ -16,6 +16,11 @@ _CHALLENGE = 5  # generations after which a challenger is first compared with th
 _BEST_QUARTER = 1.27  # standard deviations by which the mean of the best quarter is above that of all
 
 
+def quality(stats: GenerationStats) -> float | None:
+    """Mean fitness of the best quarter of a population, if fitness is normally distributed; None if all failed."""
+    return None if stats.fitness_mean is None else stats.fitness_mean + _BEST_QUARTER * (stats.fitness_std or 0.0)
+
+
 @dataclass
 class Race:
     """Says which contender plays the next generation, as a function of the generations so far.
@@ -47,32 +52,39 @@ class Race:
         """The race of a run after these generations."""
         race = cls(len(plan.contenders) + 1)
         for stats in history:
-            race.add(stats)
+            race.add(quality(stats))
         return race
 
-    def add(self, stats: GenerationStats) -> None:
-        """See a generation, and decide who plays the next one."""
-        if self.settings == 1 or stats.fitness_mean is None:
-            return
-        spread = stats.fitness_std or 0.0
-        ours = self._quality.setdefault(self.contender, [])
-        ours.append(stats.fitness_mean + _BEST_QUARTER * spread)
-        if self.contender == self.leader:
-            if self._has_stalled(ours):
-                self._tried = 0
-                self._challenge()
-        elif self._falls_behind(ours):
-            self._tried += 1
-            self._challenge()
-        elif len(ours) == len(self._quality[self.leader]):
-            self.leader, self._check = self.contender, int(len(ours) * _GROWTH)
+    def add(self, quality: float | None) -> str:
+        """See how good a generation's population was, and decide who plays the next one.
 
-    def _challenge(self) -> None:
+        Returns:
+            What changes, in a clause for people; empty if the same contender goes on.
+        """
+        if self.settings == 1 or quality is None:
+            return ""
+        ours = self._quality.setdefault(self.contender, [])
+        ours.append(quality)
+        if self.contender == self.leader:
+            if not self._has_stalled(ours):
+                return ""
+            self._tried = 0
+            return f"nothing clear was gained lately: {self._challenge()}"
+        if self._falls_behind(ours):
+            self._tried += 1
+            return f"contender {self.contender} is not better: {self._challenge()}"
+        if len(ours) < len(self._quality[self.leader]):
+            return ""
+        self.leader, self._check = self.contender, int(len(ours) * _GROWTH)
+        return f"contender {self.leader} leads now"
+
+    def _challenge(self) -> str:
         """Let the next challenger begin; after as many as there are settings the leader goes on."""
         if self._tried == self.settings - 1:
             self.contender = self.leader
-        else:
-            self.contender, self._begun = self._begun, self._begun + 1
+            return f"contender {self.contender} leads, and goes on"
+        self.contender, self._begun = self._begun, self._begun + 1
+        return f"contender {self.contender} begins"
 
     def _has_stalled(self, values: list[float]) -> bool:
         """Return True if the leader is due for a check, and has not gained anything clear since half of it."""

@@ -28,7 +28,7 @@ from es_core.strategies.population import Population
 from es_core.strategies.transitions import Transitions
 from es_core.training.by_name import find_trainer
 from es_core.training.evolution import Evolution
-from es_core.training.race import Race
+from es_core.training.race import Race, quality
 from es_core.training.rules.rule import SearchHistory, recent_generations
 from es_core.training.rules.rules import Changes, Rules
 from es_core.training.rules.sigma_shrinking import FAILING_EARLY, NOT_SHRUNK, OUT_OF_REACH
@@ -251,12 +251,12 @@ class TrainingState:
         """Environment steps of the candidates' episodes so far."""
         return self.total_steps - self.evaluation_steps
 
-    def count(self, stats: GenerationStats) -> None:
-        """Count a generation's environment steps and candidates' episodes, and let the race see it."""
-        self.race.add(stats)
+    def count(self, stats: GenerationStats) -> str:
+        """Count a generation's environment steps and candidates' episodes, and tell the race: see ``Race.add``."""
         self.total_steps, self.total_episodes = stats.total_steps, stats.total_episodes
         self.evaluation_steps += stats.evaluation_steps
         self.budgeted_steps += stats.budgeted_steps(self.policy.config.solved_at)
+        return self.race.add(quality(stats))
 
     def learn(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them.
