@@ -1,6 +1,6 @@
 """A race: where the search of a run gains nothing, others with other settings, or another seed, may overtake it."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Self
@@ -9,8 +9,8 @@ from es_core.config.plan import Plan
 from es_core.runs.metrics import GenerationStats
 from es_core.statistics import is_gain
 
-FIRST_CHECK = 20
-"""Generations after which the leader is first asked whether it still gains."""
+FIRST_CHECK = 25
+"""Generations after which the leader is first asked whether it still gains: other rules look at 20."""
 _GROWTH = 1.5  # from one check to the next
 _CHALLENGE = 5  # generations after which a challenger is first compared with the leader, then twice as many, and so on
 _BEST_QUARTER = 1.27  # standard deviations by which the mean of the best quarter is above that of all
@@ -48,22 +48,30 @@ class Race:
     _quality: dict[int, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan, history: Iterable[GenerationStats] = ()) -> Self:
-        """The race of a run after these generations."""
+    def of(cls, plan: Plan, history: Sequence[GenerationStats] = (), *, contender: int = 0, search: int = 0) -> Self:
+        """The race of a run after these generations; ``contender`` plays the next one, which belongs to ``search``."""
         race = cls(len(plan.contenders) + 1)
-        for stats in history:
-            race.add(quality(stats))
+        plays = [*((stats.contender, stats.search) for stats in history), (contender, search)]
+        for stats, (who, which) in zip(history, plays[1:], strict=True):
+            race.add(quality(stats), restarts=who == stats.contender and which != stats.search)
         return race
 
-    def add(self, quality: float | None) -> str:
+    def add(self, quality: float | None, *, restarts: bool = False) -> str:
         """See how good a generation's population was, and decide who plays the next one.
+
+        Args:
+            quality: that of the population; None if it is unknown.
+            restarts: a rule lets this contender's search begin again: what it has gained so far says nothing more.
 
         Returns:
             What changes, in a clause for people; empty if the same contender goes on.
         """
-        if self.settings == 1 or quality is None:
-            return ""
         ours = self._quality.setdefault(self.contender, [])
+        if restarts:
+            ours.clear()
+            self._check = FIRST_CHECK if self.contender == self.leader else self._check
+        if self.settings == 1 or quality is None or restarts:
+            return ""
         ours.append(quality)
         if self.contender == self.leader:
             if not self._has_stalled(ours):

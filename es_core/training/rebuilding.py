@@ -56,7 +56,7 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
     if start in kept:
         checkpoint = run.checkpoint_at(start)
         state = TrainingState.at(checkpoint, run.checkpoint_path(start))
-        state.race = Race.of(run.plan, run.history[:start])
+        state.race = Race.of(run.plan, run.history[:start], contender=state.contender, search=state.search)
     else:
         definition = require_trusted(run.config, trust=run.trusted, where=run.directory / "config.json")
         with LocalPool(definition, run.config, PoolOptions(workers=1), most=1) as pool:

@@ -134,7 +134,7 @@ class TrainingState:
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # raises if a user's module has changed
         state = cls.at(checkpoint, run.checkpoint_path(generation))
-        state.race = Race.of(run.plan, run.history[:generation])
+        state.race = Race.of(run.plan, run.history[:generation], contender=state.contender, search=state.search)
         state.trainer.require_pool(pool)
         run.truncate_history(generation)
         return state
@@ -256,7 +256,7 @@ class TrainingState:
         self.total_steps, self.total_episodes = stats.total_steps, stats.total_episodes
         self.evaluation_steps += stats.evaluation_steps
         self.budgeted_steps += stats.budgeted_steps(self.policy.config.solved_at)
-        return self.race.add(quality(stats))
+        return self.race.add(quality(stats), restarts=self.search != stats.search)
 
     def learn(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them.

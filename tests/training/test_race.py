@@ -59,6 +59,14 @@ def test_a_leader_is_asked_again_after_half_as_many_generations_and_new_searches
     assert turns == [0] * FIRST_CHECK + [1] * 5 + [0] * (FIRST_CHECK // 2) + [2] * 5
 
 
+def test_a_search_that_a_rule_lets_begin_again_is_judged_anew():
+    race = Race(2)
+    turns = play(race, level(1), level(0), generations=FIRST_CHECK - 1)
+    race.add(1, restarts=True)
+    turns = play(race, level(1), level(0), generations=FIRST_CHECK + 1)
+    assert turns == [0] * FIRST_CHECK + [1]
+
+
 def test_generations_without_a_number_change_nothing():
     race = Race(2)
     for _ in range(2 * FIRST_CHECK):
@@ -70,7 +78,7 @@ def test_generations_without_a_number_change_nothing():
 def raced(tmp_path_factory):
     """A run in which three contenders have played, and another one in two parts."""
     config = TrainConfig(
-        env_id="CartPoleSwingUp-v0", steps_per_generation=400, steps_limit=None, generations=45, max_episode_steps=20,
+        env_id="CartPoleSwingUp-v0", steps_per_generation=400, steps_limit=None, generations=50, max_episode_steps=20,
         contenders=CONTENDERS, eval_every=5,
     )  # fmt: skip
     return train(config, run_dir=tmp_path_factory.mktemp("race") / "run", workers=2, progress=False)
@@ -85,7 +93,7 @@ def test_contenders_with_other_policies_play_in_one_run(raced):
 def test_a_resumed_race_is_the_same_for_any_number_of_workers_wherever_it_stopped(raced, tmp_path):
     config = TrainConfig.from_json({**raced.config.reopened().to_json(), "generations": 3})
     run = train(config, run_dir=tmp_path / "run", workers=1, progress=False)
-    for generations in (FIRST_CHECK, FIRST_CHECK + 2, FIRST_CHECK + 7, 45):
+    for generations in (FIRST_CHECK, FIRST_CHECK + 2, FIRST_CHECK + 7, 50):
         run = run.resume(generations=generations, workers=1, progress=False)
     assert [stats.next_hash for stats in run.history] == [stats.next_hash for stats in raced.history]
     assert [stats.evaluation for stats in run.history] == [stats.evaluation for stats in raced.history]
