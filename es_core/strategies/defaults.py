@@ -3,6 +3,7 @@
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -98,6 +99,12 @@ def _steps(config: TrainConfig, *, has_covariance: bool) -> dict[str, int | None
     bound = config.max_steps or _FEWEST_GENERATIONS * _STEPS
     steps = min(_STEPS, max(1, bound // _FEWEST_GENERATIONS))
     return {"steps_per_generation": steps, "steps_limit": _GROWTH * steps}
+
+
+def first_bound(plan: Plan) -> float:
+    """Environment steps to which a run was bound when it began; infinite if it was not, or if they are many."""
+    steps = plan.steps_per_generation
+    return math.inf if steps is None or steps >= _STEPS else _FEWEST_GENERATIONS * steps
 
 
 def make_plan(policy: Policy) -> Plan:

@@ -256,7 +256,7 @@ class TrainingState:
         self.total_steps, self.total_episodes = stats.total_steps, stats.total_episodes
         self.evaluation_steps += stats.evaluation_steps
         self.budgeted_steps += stats.budgeted_steps(self.policy.config.solved_at)
-        return self.race.add(quality(stats), restarts=self.search != stats.search)
+        return self.race.add(quality(stats), stats.steps, restarts=self.search != stats.search)
 
     def learn(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them.

@@ -1,12 +1,20 @@
 """Contenders: searches with other settings, which may overtake one that gains nothing."""
 
 import itertools
+import math
+from dataclasses import replace
 
 import pytest
 
 from es_core import Run, TrainConfig, rebuild, train
+from es_core.config.plan import Plan
 from es_core.training.race import FIRST_CHECK, Race
 
+SETTLED = {
+    "strategy": "cma_es", "policy": "linear", "population_size": 16, "sigma": 1.0, "contenders": (),
+    "observation_normalization": False, "action_squash": "clip", "episode_seeds": "common", "hidden_sizes": (),
+    "steps_limit": None,
+}  # fmt: skip
 CONTENDERS = ({"sigma": 0.5, "hidden_sizes": (4,)}, {"observation_normalization": False})
 
 
@@ -15,7 +23,7 @@ def play(race, *courses, generations):
     turns, own = [], [iter(course) for course in courses]
     for _ in range(generations):
         turns.append(race.contender)
-        race.add(next(own[race.contender]))
+        race.add(next(own[race.contender]), 1)
     return turns
 
 
@@ -48,10 +56,18 @@ def test_a_challenger_that_is_better_after_as_many_generations_takes_the_lead():
     assert race.leader == 1
 
 
-def test_a_challenger_that_is_only_as_good_does_not_take_the_lead():
-    race = Race(2)
-    turns = play(race, level(1), level(1), generations=2 * FIRST_CHECK + 1)
-    assert (race.leader, turns[-1]) == (0, 0)
+def test_a_challenger_that_is_only_as_good_is_dropped():
+    turns = play(Race(2), level(1), level(1), generations=FIRST_CHECK + 10)
+    assert turns == [0] * FIRST_CHECK + [1] * 5 + [0] * 5
+
+
+def test_a_run_of_few_steps_tries_nothing_late():
+    race = Race(2, horizon=100)
+    for _ in range(FIRST_CHECK):
+        race.add(1, 4)
+    assert race.contender == 0
+    plan = Plan.of(TrainConfig(env_id="Aim-v0", **SETTLED, steps_per_generation=1200))
+    assert (Race.of(plan).horizon, Race.of(replace(plan, steps_per_generation=16_000)).horizon) == (120_000, math.inf)
 
 
 def test_a_leader_is_asked_again_after_half_as_many_generations_and_new_searches_challenge_it():
@@ -78,8 +94,8 @@ def test_generations_without_a_number_change_nothing():
 def raced(tmp_path_factory):
     """A run in which three contenders have played, and another one in two parts."""
     config = TrainConfig(
-        env_id="CartPoleSwingUp-v0", steps_per_generation=400, steps_limit=None, generations=50, max_episode_steps=20,
-        contenders=CONTENDERS, eval_every=5,
+        env_id="CartPoleSwingUp-v0", steps_per_generation=16_000, steps_limit=None, population_size=16, generations=50,
+        max_episode_steps=20, contenders=CONTENDERS, eval_every=5,
     )  # fmt: skip
     return train(config, run_dir=tmp_path_factory.mktemp("race") / "run", workers=2, progress=False)
 
