@@ -187,6 +187,11 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
         elif run.next_generation is not None and not run.finished:
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
             error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
+        if state.leader is not None:
+            error.add_note(
+                f"It happened to contender {state.contender}, which challenges the leader: a new run with "
+                "contenders=[] (on the command line: --contenders []) has no challengers."
+            )
         if isinstance(error, RolloutError) and error.failure is not None:
             if error.failure.candidate is not None and run.config.on_candidate_error == "raise":
                 error.add_note(
