@@ -250,6 +250,8 @@ def _parse(kind: Any, *, automatic: bool = False) -> tuple[Callable[[str], Any],
     parts = [part for part in typing.get_args(kind) if part is not types.NoneType] if optional else [kind]
     base = parts[0] if len(parts) == 1 else object  # several kinds of values: JSON tells them apart
     origin = typing.get_origin(base) or base
+    if origin is tuple and int not in typing.get_args(base):
+        base = origin = object
 
     def parse(text: str) -> Any:
         if optional and text.lower() == "none":

@@ -141,6 +141,12 @@ def _is_shallow(value: Any, depth: int) -> bool:
     return depth >= 0 and all(_is_shallow(part, depth - 1) for part in parts)
 
 
+def json_objects(value: Any) -> str | None:
+    """Check for dicts that JSON can hold, in a tuple."""
+    ok = isinstance(value, tuple) and all(json_object(each) is None for each in value)
+    return None if ok else "a list of dicts that JSON can hold"
+
+
 def wrappers(value: Any) -> str | None:
     """Check for settings of Gymnasium's wrappers, by name."""
     expected = json_object(value)

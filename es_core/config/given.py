@@ -30,6 +30,7 @@ _LEFT_OPEN: Mapping[str, Any] = {
 # What it means that an older config lacks a field, where that is not the field's default.
 BEFORE: Mapping[str, Any] = {
     "bits": 0,
+    "contenders": (),
     "device": "cpu",
     "generations": 300,
     "strategy": "openai_es",
@@ -46,6 +47,14 @@ BEFORE: Mapping[str, Any] = {
     "episode_seeds": "common",
     "eval_budget": None,
 }
+
+# Fields in which the contenders of a run may differ: its task, its budgets and its episodes are the same for all.
+OF_A_CONTENDER = frozenset({
+    "strategy", "strategy_options", "population_size", "steps_per_generation", "steps_limit", "sigma", "learning_rate",
+    "optimizer", "optimizer_options", "weight_decay", "shaping", "top_directions", "policy", "hidden_sizes",
+    "activation", "initialization", "output_scale", "observation_normalization", "observation_clip",
+    "observation_std_floor", "action_squash", "action_noise", "sample_actions", "episode_seeds",
+})  # fmt: skip
 
 # Fields that may be given as objects; the config has their names.
 OBJECTS = ("fitness", "policy")

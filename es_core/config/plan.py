@@ -1,5 +1,6 @@
 """The settings of a run once its environment's spaces are known: the ``Plan``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -33,6 +34,17 @@ class Plan(TrainConfig):
     def of(cls, config: TrainConfig, *, why: str = "") -> Self:
         """The plan with a config's settings, all of which are chosen."""
         return cls(**config.values(), why=why)
+
+    def settings_of(self, contender: int) -> Mapping[str, Any]:
+        """The settings in which a contender differs: 0 has the run's own, then each has its own, in turn."""
+        return ({}, *self.contenders)[contender % (1 + len(self.contenders))]
+
+    def of_contender(self, contender: int) -> Self:
+        """The plan of a contender."""
+        own = self.settings_of(contender)
+        if not own:
+            return self
+        return replace(self, **own, contenders=(), decided=tuple(dict.fromkeys((*self.decided, *own))))
 
 
 def auto_settings(config: TrainConfig) -> tuple[str, ...]:

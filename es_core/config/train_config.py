@@ -17,6 +17,7 @@ from es_core.config.checks import (
     finite,
     flag,
     json_object,
+    json_objects,
     maybe,
     names,
     number,
@@ -28,9 +29,19 @@ from es_core.config.checks import (
     wrappers,
 )
 from es_core.config.choices import SCHEDULES, SCRIPTED, SIGN_SHAPINGS
-from es_core.config.given import BEFORE, BOUNDS, IMPLIED, OBJECTS, OF_ONE_STRATEGY, ONLY_WITH, implied, is_left_open
+from es_core.config.given import (
+    BEFORE,
+    BOUNDS,
+    IMPLIED,
+    OBJECTS,
+    OF_A_CONTENDER,
+    OF_ONE_STRATEGY,
+    ONLY_WITH,
+    implied,
+    is_left_open,
+)
 from es_core.config.keywords import field_name, keyword, to_fields
-from es_core.config.strategy_defaults import defaults_of, unused_by
+from es_core.config.strategy_defaults import defaults_of, is_trainer, unused_by
 from es_core.files import MOST_CONFIG, CheckpointError, parse_json, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
@@ -157,6 +168,12 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     )
     sigma: float = _option(
         AUTO, auto(number(0, above=True)), "standard deviation of the parameter noise; auto: the strategy's own"
+    )
+    contenders: tuple[Mapping[str, Any], ...] = _option(
+        AUTO,
+        auto(json_objects),
+        "searches that take turns where the first one gains nothing, each as the settings in which it differs, such as "
+        '[{"sigma": 1.0}, {"hidden_sizes": [16]}]; auto: a few, where strategy, policy and sigma are auto ([]: none)',
     )
     sigma_final: float | None = _option(None, maybe(number(0, above=True)), "sigma at the end of its schedule")
     learning_rate: float | None = _option(
@@ -460,6 +477,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
                 'randomize={"friction": [0.6, 1.4]}'
             )
         self._require_useful()
+        self._require_contenders()
         generations = self.schedule_generations
         if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):
             if self.generations is None:
@@ -495,6 +513,20 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
                     f"{name}={getattr(self, name)!r} changes nothing without {' or '.join(others)}: set that, too, or "
                     f"leave {name} out"
                 )
+
+    def _require_contenders(self) -> None:
+        """Refuse contenders with settings that do not exist, that all contenders share, or that are wrong."""
+        contenders: Any = self.contenders
+        for place, own in enumerate(() if contenders == AUTO else contenders, 1):
+            where = f"contender {place} of contenders={shown(list(contenders))}"
+            if others := sorted(own.keys() - OF_A_CONTENDER):
+                raise ValueError(f"{where} has {', '.join(others)}; it may have {', '.join(sorted(OF_A_CONTENDER))}")
+            if is_trainer(own.get("strategy", self.strategy)):
+                raise ValueError(f"{where}: a trainer such as {own.get('strategy', self.strategy)!r} takes no turns")
+            try:
+                replace(self, **own)
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from None
 
     def continued(self, given: Mapping[str, Any]) -> Self:
         """Return this config of a run that has begun with the bounds in ``given``, which may have grown.

@@ -72,13 +72,23 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
     # By its name, since workers decide this, too, and a node of a cluster need not have the strategy's plugin.
     has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
     stretches = config.action_bins is None and not answers_itself and (has_learner or not _are_reachable(action_space))
+    normalizes = not (images or config.virtual_batch_normalization) and _has_measures(observation_space)
     return with_choices(
         config,
         policy=_convolutional(images) if images else "mlp",
         hidden_sizes=hidden,
-        observation_normalization=not (images or config.virtual_batch_normalization),
+        observation_normalization=normalizes,
         action_squash="tanh" if stretches else "clip",
     )
+
+
+def _has_measures(space: Space) -> bool:
+    """Return True if some observations are numbers of a measure, whose unit says nothing: whole numbers are counts.
+
+    What is rarely there, such as a door in a grid, is a large number once it is divided by its standard deviation.
+    """
+    boxes = [part for _, _, part in leaves(space) if isinstance(part, spaces.Box)]
+    return any(np.issubdtype(box.dtype, np.floating) for box in boxes)
 
 
 def _convolutional(images: Sequence[Space]) -> str:

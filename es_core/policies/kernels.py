@@ -291,6 +291,26 @@ def add_up(weights: Any, values: Any, out: Any) -> None:
 
 
 @inlined
+def add_up_two(weights: Any, first: Any, second: Any, out: Any, other: Any) -> None:
+    """``add_up`` for two rows of values at once, which share what is read of the weights: the sums are the same."""
+    inputs, outputs = len(first), len(out)
+    for four in range(inputs // 4):
+        c = 4 * four
+        w0, w1 = weights[c * outputs :][:outputs], weights[(c + 1) * outputs :][:outputs]
+        w2, w3 = weights[(c + 2) * outputs :][:outputs], weights[(c + 3) * outputs :][:outputs]
+        x0, x1, x2, x3 = first[c], first[c + 1], first[c + 2], first[c + 3]
+        y0, y1, y2, y3 = second[c], second[c + 1], second[c + 2], second[c + 3]
+        for r in range(outputs):
+            of_first = (out[r] + w0[r] * x0) + w1[r] * x1
+            of_second = (other[r] + w0[r] * y0) + w1[r] * y1
+            out[r] = (of_first + w2[r] * x2) + w3[r] * x3
+            other[r] = (of_second + w2[r] * y2) + w3[r] * y3
+    rest = inputs // 4 * 4
+    add_up(weights[rest * outputs :], first[rest:], out)
+    add_up(weights[rest * outputs :], second[rest:], other)
+
+
+@inlined
 def product(weights: Any, values: Any, out: Any) -> None:
     """Write ``values`` ``(n,)`` times ``weights`` ``(n + 1, m)``, in a row, the bias last, to ``out`` ``(m,)``."""
     bias = weights[len(values) * len(out) :]
@@ -364,17 +384,25 @@ def convolve(
         filters: number of filters.
         out: ``(patches, filters)`` in a row. A sum goes over a patch's rows, columns and channels, in this order.
     """
-    row = size * channels
+    row, patches = size * channels, len(out) // filters
     across = 1 + (width - size) // stride
-    for place in range(len(out) // filters):
-        y, x = place // across * stride, place % across * stride
-        target = out[place * filters :][:filters]
-        bias = weights[size * row * filters :]
+    bias = weights[size * row * filters :]
+    for place in range(patches):
         for f in range(filters):
-            target[f] = bias[f]
+            out[place * filters + f] = bias[f]
+    for place in range(0, patches, 2):
+        start = (place // across * width + place % across) * stride * channels
+        target = out[place * filters :][:filters]
+        if place + 1 == patches:
+            for dy in range(size):
+                patch = image[start + dy * width * channels :][:row]
+                add_up(weights[dy * row * filters :], patch, target)
+            return
+        after = ((place + 1) // across * width + (place + 1) % across) * stride * channels
         for dy in range(size):
-            start = ((y + dy) * width + x) * channels
-            add_up(weights[dy * row * filters :], image[start : start + row], target)
+            down = dy * width * channels
+            first, second = image[start + down :][:row], image[after + down :][:row]
+            add_up_two(weights[dy * row * filters :], first, second, target, out[(place + 1) * filters :][:filters])
 
 
 @exported("memory")

@@ -123,11 +123,13 @@ class Work:
         population: the candidates and the centre that play.
         seeds: ``(N, k)``, seeds of the candidates' episodes.
         others: tasks of other kinds.
+        settings: those in which the contender that plays differs from the run's config.
     """
 
     population: Population
     seeds: NDArray[np.int64]
     others: tuple[Other, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seeds) + len(self.others)

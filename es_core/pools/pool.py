@@ -4,6 +4,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -143,7 +144,8 @@ class RolloutPool(ABC):
 
     Attributes:
         definition: the environment's definition.
-        config: the run's config, with the settings that the pool chose.
+        plan: the run's settings, with those that the pool chose.
+        contender: number of the contender that plays now.
         choice: the workers in words.
         observation_space: the environment's.
         action_space: the environment's.
@@ -155,7 +157,8 @@ class RolloutPool(ABC):
     """
 
     definition: EnvDefinition
-    config: Plan
+    plan: Plan
+    contender: int = 0
     choice: str = ""
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
@@ -164,6 +167,18 @@ class RolloutPool(ABC):
     retried: int = 0
     playing: Playing | None = None
     can_record: ClassVar[bool] = True
+
+    @property
+    def config(self) -> Plan:
+        """The settings of the contender that plays now."""
+        return self.plan.of_contender(self.contender)
+
+    @contextmanager
+    def playing_as(self, contender: int) -> Iterator[None]:
+        """Let another contender play for a while."""
+        before, self.contender = self.contender, contender
+        yield
+        self.contender = before
 
     @abstractmethod
     def play(self, work: Work) -> Iterator[Reply]:
@@ -197,6 +212,7 @@ class RolloutPool(ABC):
             population=population,
             seeds=np.broadcast_to(episode_seeds, shape),
             others=tuple(CentreTask(int(seed), explore=False) for seed in centre_seeds),
+            settings=self.plan.settings_of(self.contender),
         )
         valid = np.zeros(count, np.bool_)
         names: tuple[str, ...] = ()
@@ -281,7 +297,7 @@ class RolloutPool(ABC):
     def _episodes(
         self, parameters: NDArray[np.float32], statistics: Statistics | None, tasks: Sequence[Other], who: str
     ) -> list[Episode]:
-        work = _centre_work(parameters, statistics, tuple(tasks))
+        work = self._centre_work(parameters, statistics, tuple(tasks))
         episodes: dict[int, Episode] = {}
         self.playing = playing = Playing("episodes", len(tasks))
         for reply in self._replies(work, who):
@@ -298,11 +314,30 @@ class RolloutPool(ABC):
             RolloutError: an episode has failed.
         """
         seeds = episode_seeds(self.config.seed, Purpose.REFERENCE_BATCH, REFERENCE_SIZE)
-        work = _centre_work(np.zeros(0), None, (ReferenceTask(tuple(seeds)),))
+        work = self._centre_work(np.zeros(0), None, (ReferenceTask(tuple(seeds)),))
         found: list[ReferenceBatch] = []
         for reply in self._replies(work):
             found += [] if reply.reference is None else [reply.reference]
         return found[0]
+
+    def _centre_work(self, parameters: NDArray[Any], statistics: Statistics | None, others: tuple[Other, ...]) -> Work:
+        """Work of a centre without a population."""
+        none = np.zeros(0, np.int64)
+        population = Population(
+            generation=0,
+            base=np.asarray(parameters, np.float32)[np.newaxis],
+            parent=none,
+            scale=0.0,
+            noise_seed=none,
+            sign=none.astype(np.int8),
+            statistics=statistics,
+        )
+        return Work(
+            population=population,
+            seeds=np.zeros((0, 0), np.int64),
+            others=others,
+            settings=self.plan.settings_of(self.contender),
+        )
 
     def _replies(self, work: Work, who: str = "") -> list[Reply]:
         """Play ``work``, that of ``who``, to its end, since what workers still played would answer the next one.
@@ -363,21 +398,6 @@ def require_ready(label: str, greeting: Ready | CannotStart) -> Ready:
     if greeting.kind in FOR_PEOPLE:
         raise FOR_PEOPLE[greeting.kind](greeting.message)
     raise RolloutError(f"{label}: a worker could not start: {_cause(greeting)}")
-
-
-def _centre_work(parameters: NDArray[Any], statistics: Statistics | None, others: tuple[Other, ...]) -> Work:
-    """Work of a centre without a population."""
-    none = np.zeros(0, np.int64)
-    population = Population(
-        generation=0,
-        base=np.asarray(parameters, np.float32)[np.newaxis],
-        parent=none,
-        scale=0.0,
-        noise_seed=none,
-        sign=none.astype(np.int8),
-        statistics=statistics,
-    )
-    return Work(population=population, seeds=np.zeros((0, 0), np.int64), others=others)
 
 
 def _failure(work: Work, failed: Failed) -> Failure:

@@ -59,7 +59,7 @@ class VectorPool(RolloutPool):
         options: of the pool; the number of copies is the setting ``vector_envs``.
 
     Attributes:
-        config: the run's config with the number of copies, and the way in which their starts are seeded.
+        plan: the run's settings with the number of copies, and the way in which their starts are seeded.
 
     Raises:
         ValueError: an argument or a space is not supported, or the vector environment does not fit.
@@ -94,22 +94,31 @@ class VectorPool(RolloutPool):
         spaces = self.observation_space, self.action_space
         self.copies = Copies(definition, config, width, spaces, step_timeout=options.step_timeout)
         device = ("cuda" if has_cuda() else "cpu") if config.device == "auto" else config.device
-        self.config = replace(plan, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts)
+        self.plan = replace(plan, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts)
         self.workers = 1 if is_native else width
         self._episodes_per_worker, self._played = options.episodes_per_worker, 0
         self._memory = MemoryWatch[int](definition.label)
         self._step_timeout, self._has_played = options.step_timeout, False
-        self.actors = TorchActors(self.policy, width, device)
-        if config.observation_normalization:
-            self.actors.collect()
+        self._settings: Mapping[str, Any] = {}
+        self._adopt({})
         self.fitnesses = load_fitnesses(definition, config)
         self.behaviours = BehaviourDescriber(definition)
         self.choice = f"{width} copies, starts {self.copies.starts}"
         if self.copies.compiles:
             self.choice += "; JAX compiles anew for each number of copies that end at once, so it is slow at first"
 
+    def _adopt(self, settings: Mapping[str, Any]) -> None:
+        """Play with the policy of a contender from now on."""
+        self._settings = settings
+        self.policy = make_policy(self.config, self.observation_space, self.action_space)
+        self.actors = TorchActors(self.policy, self.config.vector_envs or 1, self.config.device)
+        if self.config.observation_normalization:
+            self.actors.collect()
+
     def play(self, work: Work) -> Iterator[Reply]:
         """Play the tasks of ``work``, and yield the candidates' reply, then the others'."""
+        if work.settings != self._settings:
+            self._adopt(work.settings)
         if self._episodes_per_worker is not None and self._played >= self._episodes_per_worker * len(self.actors):
             self.copies.renew()
             self._played = 0
@@ -186,11 +195,12 @@ class VectorPool(RolloutPool):
     @cached_property
     def _single(self) -> Rollout:
         """A single environment, for tasks that the copies cannot play."""
-        return Rollout(self.definition, replace(self.config, device="cpu"))
+        return Rollout(self.definition, replace(self.plan, device="cpu"))
 
     def _alone(self, work: Work, number: int) -> Reply:
         """Play a task in the single environment; if it fails, once more in a fresh one."""
         task, single, answer = work.others[number - len(work.seeds)], self._single, Answer()
+        single.adopt(work.settings)
         for attempt in range(ATTEMPTS):
             try:
                 played = played_alone(single, task, work.population)

@@ -121,11 +121,7 @@ class Worker:
     def __init__(self, connection: Any, start: Start) -> None:
         self._connection, self._record = connection, process.open_record()
         self._rollout = Rollout(start.definition, start.config, progress=self._record)
-        self._config = self._rollout.policy.config
-        if self._config.observation_normalization:
-            self._rollout.actor.collect()
-        size = self._rollout.policy.size
-        self._parameters, self._drawn = np.empty(size, np.float32), Drawn(size)
+        self._adopt({})
         self._has_message = process.poll(connection)
         self._queue = deque[int]()
         self._answer_at = 0
@@ -156,9 +152,19 @@ class Worker:
         """Close the environment, whose simulator may be a process of its own."""
         self._rollout.close()
 
+    def _adopt(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._rollout.adopt(settings)
+        self._config, size = self._rollout.policy.config, self._rollout.policy.size
+        if self._config.observation_normalization:
+            self._rollout.actor.collect()
+        self._parameters, self._drawn = np.empty(size, np.float32), Drawn(size)
+
     def _take(self, order: Order) -> None:
         if order.work is not None:
             self._work = order.work
+            if order.work.settings != self._settings:
+                self._adopt(order.work.settings)
         self._queue.extend(order.numbers)
         self._answer_at = order.answer_at
 

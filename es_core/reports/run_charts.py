@@ -1,7 +1,7 @@
 """The charts of a report: a run's curves, first those that tell how good it is, then its diagnostics."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, cycle
 from typing import Any
 
 from es_core.config.choices import SIGN_SHAPINGS
@@ -9,6 +9,8 @@ from es_core.config.train_config import TrainConfig
 from es_core.reports.pages import Chart, Column, Mark
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Evaluation
+
+_COLOURS = ("population", "other", "centre", "goal", "baseline-1", "baseline-2")  # of contenders
 
 
 def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Chart]:
@@ -62,6 +64,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
         for number, (name, score) in enumerate(baselines.items(), 1)
     )
     goal = () if config.solved_at is None else (Mark(label="solved at", colour="goal", rule=config.solved_at),)
+    contenders = sorted({stats.contender for stats in history})
     others = sorted({name for stats in history for name in stats.fitnesses} - {config.fitness})
     return [
         Chart(
@@ -116,6 +119,17 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             ),
         ),
         *map(other_fitness, others),
+        Chart(
+            name="contenders",
+            title="Contenders",
+            note="Mean fitness of the populations of each search: where the leader gains nothing, others with other "
+            "settings challenge it.",
+            marks=tuple(
+                curve(f"contender {number}", colour, _of_contender(number))
+                for number, colour in zip(contenders, cycle(_COLOURS), strict=False)
+                if len(contenders) > 1
+            ),
+        ),
         Chart(
             name="curriculum",
             is_diagnostic=True,
@@ -201,6 +215,10 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
 def _centre(value: Callable[[Evaluation], Any]) -> Callable[[GenerationStats], Any]:
     """Read a number of the centre's evaluation, or None where there was none."""
     return lambda stats: None if stats.evaluation is None else value(stats.evaluation)
+
+
+def _of_contender(number: int) -> Callable[[GenerationStats], float | None]:
+    return lambda stats: stats.fitness_mean if stats.contender == number else None
 
 
 def _varies(values: Column) -> bool:

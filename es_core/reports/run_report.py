@@ -26,6 +26,7 @@ from es_core.reports.run_charts import run_charts, run_places
 from es_core.reports.run_films import BEST, films, make_films, starts
 from es_core.runs.run_folder import RunFolder
 from es_core.training.advice import advice
+from es_core.training.race import Race
 from es_core.training.rules.plateau import PLATEAU
 from es_envs import EnvDefinition
 from es_envs.closing import closing_env
@@ -185,6 +186,11 @@ def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
         if restarts := last.rules.get("plateau"):
             each += f"; begun again {restarts:.0f} of {run.config.restarts} times, with twice as many"
         yield _fact("Generations", figures(len(populations)), f"{done}{each}")
+        if contenders := len({stats.contender for stats in run.history}) - 1:
+            leader = Race.of(run.plan, run.history, contender=last.contender, search=last.search).leader
+            own = ", ".join(f"{name} {text_of(value)}" for name, value in run.plan.settings_of(leader).items())
+            detail = f"contender {leader} leads, with {own or 'the settings of the run'}"
+            yield _fact("Challengers", figures(contenders), detail)
         yield _fact("Environment steps", figures(last.total_steps), f"{figures(last.total_episodes)} training episodes")
         rate = f"{figures(round(last.total_steps / seconds))} steps a second" if seconds > 0 else ""
         yield _fact("Time", duration(seconds), rate)

@@ -1,6 +1,8 @@
 """A rollout: one environment and one policy, which play episodes together."""
 
-from collections.abc import Callable, MutableSequence, Sequence
+import json
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,8 +11,10 @@ from numpy.typing import NDArray
 
 from es_core.config.budgets import step_limit
 from es_core.config.train_config import TrainConfig
+from es_core.policies.actor import Actor
 from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor, require_engine
+from es_core.policies.network import Policy
 from es_core.policies.normalization import Statistics
 from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
 from es_core.rollout.environment import make_env, prepare_env
@@ -61,11 +65,10 @@ class Rollout:
         self._behaviours = BehaviourDescriber(definition)
         self.env, config = prepare_env(definition, config, **kwargs)
         self._make_env = partial(make_env, definition, config, **kwargs)
-        self._is_open = True
+        self._is_open, self._config = True, config
+        self._players: dict[str, tuple[Policy, str, Actor]] = {}
         try:
-            self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
-            self.engine = require_engine(config.engine, self.policy)
-            self.actor = make_actor(self.policy, engine=self.engine)
+            self.adopt({})
             if isinstance(self.policy, ScriptedPolicy):
                 self._script = definition.script(self.policy.name)
         except ValueError as error:
@@ -82,6 +85,16 @@ class Rollout:
         """Make a fresh environment if there is none; the next episode would do so, too."""
         if not self._is_open:
             self.env, self._is_open = self._make_env(), True
+
+    def adopt(self, settings: Mapping[str, Any]) -> None:
+        """Play with the policy of a contender from now on, whose ``settings`` differ from the config's."""
+        key = json.dumps(settings, sort_keys=True)
+        if key not in self._players:
+            config = replace(self._config, **settings)
+            policy = make_policy(config, self.env.observation_space, self.env.action_space)
+            engine = require_engine(config.engine, policy)
+            self._players[key] = policy, engine, make_actor(policy, engine=engine)
+        self.policy, self.engine, self.actor = self._players[key]
 
     def use(self, parameters: NDArray[np.float32], statistics: Statistics | None) -> None:
         """Let these parameters ``(d,)`` act from now on, with this normalisation."""

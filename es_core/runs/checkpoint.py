@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _KEY = "es_envs"
+_LEADER = "leader."  # before the names of its arrays
 _LONGEST = 1000  # characters of an error message, which may quote the file
 _MOST = 1_000_000_000  # bytes of the arrays in a file
 
@@ -58,6 +59,7 @@ class Checkpoint:
         observation_space: the environment's.
         action_space: the environment's.
         progress: what else a resumed run needs, as ``TrainingState`` has it: steps so far, the best centre, and so on.
+        leader: where a challenger of the run's race plays, the contender that leads, as it was after its last turn.
         trusted: True if the caller vouches for it, so that its policy may be any module; not in the file.
         where: its file, for messages; not in the file.
     """
@@ -70,6 +72,7 @@ class Checkpoint:
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     progress: Mapping[str, Any] = field(default_factory=dict)
+    leader: "Checkpoint | None" = None
     trusted: bool = False
     where: str = "the checkpoint"
 
@@ -88,30 +91,16 @@ class Checkpoint:
             ValueError: policy, spaces or settings are so large that ``load`` would refuse the file.
             OSError: the file cannot be written.
         """
-        arrays: dict[str, NDArray[Any]] = {"mean": self.mean}
-        numbers = {}
-        for name, value in self.strategy.items():
-            if isinstance(value, np.ndarray):
-                arrays[f"strategy.{name}"] = value
-            else:
-                numbers[name] = value
-        observations = None
-        if isinstance(self.statistics, ObservationStatistics):
-            arrays["statistics.total"], arrays["statistics.squares"] = self.statistics.total, self.statistics.squares
-            observations = self.statistics.count
-        elif self.statistics is not None:
-            arrays["reference"] = self.statistics.observations
-        document = {
+        document, arrays = _parts(self)
+        document |= {
             "format": FORMAT,
-            "config": self.config.to_json(),
-            "generation": self.generation,
-            "strategy": numbers,
-            "observations": observations,
             "observation_space": space_to_json(self.observation_space),
             "action_space": space_to_json(self.action_space),
-            "progress": dict(self.progress),
-            "tensors": {name: _digest(array) for name, array in arrays.items()},
         }
+        if self.leader is not None:
+            document["leader"], theirs = _parts(self.leader)
+            arrays |= {_LEADER + name: array for name, array in theirs.items()}
+        document["tensors"] = {name: _digest(array) for name, array in arrays.items()}
         text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
         require_modest(text.encode())
         size = sum(array.nbytes for array in arrays.values())
@@ -227,6 +216,11 @@ class Checkpoint:
 
     @classmethod
     def _from_document(cls, document: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        leader: Self | None = None
+        if "leader" in document:
+            spaces = {name: document[name] for name in ("observation_space", "action_space")}
+            theirs = {name.removeprefix(_LEADER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEADER)}
+            leader = cls._from_document({**document["leader"], **spaces}, theirs)
         config = TrainConfig.from_json(document["config"])
         observation_space = space_from_json(document["observation_space"])
         action_space = space_from_json(document["action_space"])
@@ -269,6 +263,7 @@ class Checkpoint:
             observation_space=observation_space,
             action_space=action_space,
             progress=dict(document["progress"]),
+            leader=leader,
         )
 
     def policy(self) -> Policy:
@@ -308,6 +303,33 @@ class Checkpoint:
             ValueError, CheckpointError: see ``policy``.
         """
         return self.policy().module(self.mean, self.statistics)
+
+
+def _parts(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What a file says of one contender, as JSON and as arrays."""
+    arrays: dict[str, NDArray[Any]] = {"mean": checkpoint.mean}
+    numbers = {}
+    for name, value in checkpoint.strategy.items():
+        if isinstance(value, np.ndarray):
+            arrays[f"strategy.{name}"] = value
+        else:
+            numbers[name] = value
+    observations = None
+    if isinstance(checkpoint.statistics, ObservationStatistics):
+        arrays["statistics.total"], arrays["statistics.squares"] = (
+            checkpoint.statistics.total,
+            checkpoint.statistics.squares,
+        )
+        observations = checkpoint.statistics.count
+    elif checkpoint.statistics is not None:
+        arrays["reference"] = checkpoint.statistics.observations
+    return {
+        "config": checkpoint.config.to_json(),
+        "generation": checkpoint.generation,
+        "strategy": numbers,
+        "observations": observations,
+        "progress": dict(checkpoint.progress),
+    }, arrays
 
 
 def parameter_hash(mean: NDArray[np.float32]) -> str:

@@ -73,6 +73,7 @@ class GenerationStats:
     fitness_std: float | None
     fitnesses: dict[str, float | None]
     population_size: int | None
+    contender: int
     search: int
     rules: dict[str, float | None]
     tied_pairs: float | None
@@ -184,7 +185,7 @@ class GenerationStats:
 
 def _from_older(values: dict[str, Any]) -> dict[str, Any]:
     """Return a line of metrics, of this version or an earlier one, as this version has it."""
-    missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "end": None}
+    missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "end": None, "contender": 0}
     values = {**missing, **{name: value for name, value in values.items() if name != "observation_spread"}}
     if "rules" not in values:  # each rule had a field of its own
         older = {"range_share": None, "restarts": 0, "failed_early": False, "episode_cap": None}

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import es_envs
 from es_core.config.budgets import bound_reached, share_done
+from es_core.config.checks import whole
 from es_core.config.given import BOUNDS
 from es_core.config.keywords import accepts_old_names
 from es_core.config.objects import provide
@@ -338,7 +339,10 @@ class RunFolder:
         open_plain(path).close()  # refuses a link, which only a path that the caller names may be
         checkpoint = Checkpoint.load(path, trust=self.trusted)
         bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
-        if replace(checkpoint.config, **bounds) != self.config:
+        contender = checkpoint.progress.get("contender", 0)
+        if whole(0)(contender) is not None or (
+            replace(checkpoint.config, **bounds) != self.plan.of_contender(contender)
+        ):
             raise CheckpointError(f"{path} belongs to another run: its settings are not those of config.json")
         return checkpoint
 

@@ -3,15 +3,19 @@
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from es_core.config.budgets import candidates_within, largest_population
 from es_core.config.checks import AUTO
+from es_core.config.given import OF_A_CONTENDER
 from es_core.config.plan import Plan, auto_settings, with_choices
 from es_core.config.strategy_defaults import defaults_of
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import figures
+from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import FEW_HIDDEN
 from es_core.policies.network import Policy
 
@@ -39,12 +43,23 @@ _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
 
+# Contenders differ in what decides whether a search succeeds at all: some tasks say most with their observations as
+# they are, or need more hidden units, or candidates that differ less from each other.
+_OPEN = {"strategy", "policy", "hidden_sizes", "sigma", "observation_normalization", "contenders"}
+_CONTENDERS: tuple[Mapping[str, Any], ...] = (
+    {"hidden_sizes": (8,), "observation_normalization": False, "sigma": 1.0},
+    {"hidden_sizes": (16,), "observation_normalization": True, "sigma": 0.5},
+    {"hidden_sizes": (), "observation_normalization": False, "sigma": 1.0},
+)
+
+
 def _with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
     chooses, config = config.strategy == AUTO, with_choices(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
     config = with_choices(
         config,
+        contenders=(),
         population_size=_FIRST if has_covariance else _CANDIDATES,
         **_steps(config, has_covariance=has_covariance),
         episode_seeds="grouped" if has_covariance else "common",
@@ -86,13 +101,34 @@ def _steps(config: TrainConfig, *, has_covariance: bool) -> dict[str, int | None
     return {"steps_per_generation": steps, "steps_limit": _GROWTH * steps}
 
 
+def first_bound(plan: Plan) -> float:
+    """Environment steps to which a run was bound when it began; infinite if it was not, or if they are many."""
+    steps = plan.steps_per_generation
+    return math.inf if steps is None or steps >= _STEPS else _FEWEST_GENERATIONS * steps
+
+
 def make_plan(policy: Policy) -> Plan:
     """The plan of a run with this policy, whose config has the policy's settings: the others are chosen by its size."""
     plan = Plan.of(_with_strategy(policy.config, policy.size))
     why = ", ".join(_words(plan))
     if "strategy" in plan.decided and plan.strategy in _REASONS:
         why += f", since {policy.size} parameters are {_REASONS[plan.strategy]}"
-    return replace(plan, why=why)
+    return replace(plan, why=why, contenders=_contenders(policy, plan))
+
+
+def _contenders(policy: Policy, plan: Plan) -> tuple[dict[str, Any], ...]:
+    """The searches that may challenge that of the plan, as the settings in which they differ from it.
+
+    The rule has some where the config says nothing about the search, and what a config gives is completed by the rule.
+    """
+    is_open = set(plan.decided) >= _OPEN and plan.policy == "mlp" and not plan.virtual_batch_normalization
+    ours, found = plan.to_json(), list[dict[str, Any]]()
+    for settings in plan.contenders or (_CONTENDERS if is_open else ()):
+        config = replace(policy.config, **settings)
+        size = make_policy(config, policy.observation_space, policy.action_space).size
+        theirs = _with_strategy(config, size).to_json()
+        found.append({name: theirs[name] for name in ours if name in OF_A_CONTENDER and theirs[name] != ours[name]})
+    return tuple(each for each in found if each)
 
 
 def plan_for(config: TrainConfig, size: int) -> Plan:

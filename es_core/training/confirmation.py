@@ -345,7 +345,8 @@ def final_episodes(
         return []
     count = final_score_episodes(run.config, steps=state.total_steps, length=evaluation.length)
     try:
-        return pool.rollouts(best.mean, best.statistics, run.final_seeds[:count])
+        with pool.playing_as(best.progress.get("contender", 0)):
+            return pool.rollouts(best.mean, best.statistics, run.final_seeds[:count])
     except RolloutError as error:
         if error.failure is not None:
             error.failure = replace(error.failure, generation=best.generation)

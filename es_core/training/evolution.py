@@ -101,6 +101,10 @@ class Evolution(Trainer):
         seed, restarts = self._config.seed, rules.states.get("plateau") or 0
         return self._policy.initial(derive(seed, Purpose.RESTART, int(restarts)) if restarts else seed)
 
+    def take_turn(self, generation: int) -> None:
+        """Let the next generation have this number: others have played since the last one."""
+        self.strategy.generation = self.generation = generation
+
     def state_dict(self) -> dict[str, Any]:
         """The strategy's."""
         return self.strategy.state_dict()

@@ -87,10 +87,11 @@ def _run_generations(
     deadline: float,
 ) -> None:
     """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` stops it."""
-    config, limit = run.plan, step_limit(pool.definition, run.config)
+    limit = step_limit(pool.definition, run.config)
     with _keeping_checkpoint(run, state, pool) as begin:
         while True:
             before, trainer, search, rules = begin(), state.trainer, state.search, state.rules
+            config = pool.config
             started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
             generation, ending = trainer.generation, state.ending(run)
 
@@ -116,6 +117,7 @@ def _run_generations(
             episodes = len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,
+                contender=state.contender,
                 search=search,
                 rules=dict(rules.states),
                 **played,
@@ -133,7 +135,7 @@ def _run_generations(
                 next_hash=None if log is None else parameter_hash(trainer.mean),
                 seconds=time.perf_counter() - started,
             )
-            state.count(stats)
+            turn = state.count(stats)
             finished = ending is not None or scores.solved
             if finished:  # before the line, which says that nothing is left to do
                 run.save_checkpoint(before)
@@ -142,9 +144,9 @@ def _run_generations(
             raw_fitness = results.fitness.copy() if results is not None and results.valid.any() else None
             lifecycle.call("generation_finished", run=run, stats=stats, fitness=raw_fitness)
             if progress is not None:
-                progress.show(stats, reason)
+                progress.show(stats, reason or _announced(turn, run, state.race.contender))
             if not finished and (stopped or trainer.generation % config.checkpoint_every == 0):
-                run.save_checkpoint(state.checkpoint(run, pool))
+                run.save_checkpoint(begin())
             if finished or stopped:
                 return
 
@@ -162,6 +164,8 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
     def begin() -> Checkpoint:
         nonlocal before
         interruption.check()
+        state.take_turn(run)
+        pool.contender = state.contender
         before = state.checkpoint(run, pool)
         return before
 
@@ -183,6 +187,11 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
         elif run.next_generation is not None and not run.finished:
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
             error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
+        if state.leader is not None:
+            error.add_note(
+                f"It happened to contender {state.contender}, which challenges the leader: a new run with "
+                "contenders=[] (on the command line: --contenders []) has no challengers."
+            )
         if isinstance(error, RolloutError) and error.failure is not None:
             if error.failure.candidate is not None and run.config.on_candidate_error == "raise":
                 error.add_note(
@@ -228,6 +237,13 @@ def _evidence(
         population=results.population,
         from_policy=run.initial_path.exists(),
     )
+
+
+def _announced(turn: str, run: RunFolder, contender: int) -> str:
+    """What changes in the race, with the settings of the contender that plays next."""
+    own = run.plan.settings_of(contender)
+    settings = ", ".join(f"{name}={value}" for name, value in own.items()) or "the run's own settings"
+    return turn and f"{turn} ({settings})"
 
 
 def _is_false(answer: object) -> bool:
@@ -322,14 +338,14 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> list[str]:
     """
     begun = bool(run.checkpoint_generations())
     for name in ("engine", "device", "vector_envs", "vector_starts"):
-        then, now = getattr(run.config, name), getattr(pool.config, name)
+        then, now = getattr(run.config, name), getattr(pool.plan, name)
         if begun and then != now:
             raise ValueError(
                 f"this run has {name}={then!r}, but its pool chooses {now!r}: it cannot be resumed with that"
             )
-    run.write_config(pool.config)
+    run.write_config(pool.plan)
     if begun:
         return []
     policy = make_policy(run.config, pool.observation_space, pool.action_space)
-    lines = {"chosen": pool.config.why, "advice": advice_on_pictures(policy)}
+    lines = {"chosen": pool.plan.why, "advice": advice_on_pictures(policy)}
     return [f"{kind}: {text}" for kind, text in lines.items() if text]

@@ -16,6 +16,7 @@ from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
+from es_core.training.race import Race
 from es_core.training.state import TrainingState
 
 
@@ -55,6 +56,7 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
     if start in kept:
         checkpoint = run.checkpoint_at(start)
         state = TrainingState.at(checkpoint, run.checkpoint_path(start))
+        state.race = Race.of(run.plan, run.history[:start], contender=state.contender, search=state.search)
     else:
         definition = require_trusted(run.config, trust=run.trusted, where=run.directory / "config.json")
         with LocalPool(definition, run.config, PoolOptions(workers=1), most=1) as pool:
@@ -66,9 +68,11 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
             f"is in no log; there are checkpoints of generations {', '.join(map(str, kept)) or '(none)'}"
         )
     for stats, log in zip(run.history[start:generation], run.logs(start, generation), strict=True):
+        state.take_turn(run)
         _require_hash(run, state, stats.generation, stats.parameter_hash)
         _replay(run, state, stats, log)
         _require_hash(run, state, stats.generation + 1, stats.next_hash)
+    state.take_turn(run)
     return state.checkpoint(run, checkpoint)
 
 

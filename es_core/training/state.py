@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -23,10 +23,12 @@ from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Standing
+from es_core.seeding import Purpose, derive
 from es_core.strategies.population import Population
 from es_core.strategies.transitions import Transitions
 from es_core.training.by_name import find_trainer
 from es_core.training.evolution import Evolution
+from es_core.training.race import Race, quality
 from es_core.training.rules.rule import SearchHistory, recent_generations
 from es_core.training.rules.rules import Changes, Rules
 from es_core.training.rules.sigma_shrinking import FAILING_EARLY, NOT_SHRUNK, OUT_OF_REACH
@@ -34,7 +36,9 @@ from es_core.training.trainer import Trainer
 from es_envs.spaces import input_size, is_same_space
 
 # Of a checkpoint's progress.
-_COUNTS = ("search", "total_steps", "evaluation_steps", "budgeted_steps", "total_episodes")
+_COUNTS = (
+    "search", "searches", "contender", "total_steps", "evaluation_steps", "budgeted_steps", "total_episodes",
+)  # fmt: skip
 
 
 @dataclass
@@ -46,7 +50,11 @@ class TrainingState:
         policy: what its parameters mean.
         statistics: statistics that normalise the next generation's observations or hidden layers, or None.
         rules: the rules that change the search between generations, with their states.
-        search: how often the search has begun again, from other parameters.
+        search: number of the current search, from 0, in the order in which they began.
+        searches: how many have begun.
+        contender: number of the contender whose search it is.
+        leader: the leader of the race as it was after its last turn, while another contender plays.
+        race: says whose turn it is.
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of all but candidates' episodes.
         budgeted_steps: those of them that ``eval_budget`` counts.
@@ -59,6 +67,10 @@ class TrainingState:
     statistics: Statistics | None
     rules: Rules
     search: int = 0
+    searches: int = 1
+    contender: int = 0
+    leader: Checkpoint | None = None
+    race: Race = field(default_factory=Race)
     total_steps: int = 0
     evaluation_steps: int = 0
     budgeted_steps: int = 0
@@ -99,7 +111,8 @@ class TrainingState:
                 statistics = source.statistics
         trainer = find_trainer(config.strategy)(config, policy, given)
         trainer.require_pool(pool)
-        return cls(trainer, policy, statistics, Rules.begin(config, step_limit(pool.definition, config)))
+        rules = Rules.begin(config, step_limit(pool.definition, config))
+        return cls(trainer, policy, statistics, rules, race=Race.of(config))
 
     @classmethod
     def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
@@ -121,6 +134,7 @@ class TrainingState:
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # raises if a user's module has changed
         state = cls.at(checkpoint, run.checkpoint_path(generation))
+        state.race = Race.of(run.plan, run.history[:generation], contender=state.contender, search=state.search)
         state.trainer.require_pool(pool)
         run.truncate_history(generation)
         return state
@@ -145,7 +159,35 @@ class TrainingState:
             _require_consistent(trainer, checkpoint)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
             raise CheckpointError(f"{where}: its state does not fit: {type(error).__name__}: {error}") from error
-        return cls(trainer, policy, checkpoint.statistics, **progress)
+        return cls(trainer, policy, checkpoint.statistics, leader=checkpoint.leader, **progress)
+
+    def take_turn(self, run: RunFolder) -> None:
+        """Let the contender whose turn it is play the next generation."""
+        if self.contender == self.race.contender:
+            return
+        generation = self.trainer.generation
+        if self.contender == self.race.leader:
+            self.leader = replace(self.checkpoint(run, self.policy), leader=None)
+        self.contender = self.race.contender
+        if self.contender == self.race.leader and self.leader is not None:
+            own, self.leader = self.at(self.leader, run.directory), None
+            self.trainer, self.policy, self.statistics, self.rules = own.trainer, own.policy, own.statistics, own.rules
+            self.search = own.search
+        else:
+            self._begin_contender(run)
+        self.trainer.take_turn(generation)
+
+    def _begin_contender(self, run: RunFolder) -> None:
+        """Begin a contender's search; one that has another's settings begins with other parameters."""
+        config = run.plan.of_contender(self.contender)
+        self.policy = make_policy(config, self.policy.observation_space, self.policy.action_space)
+        times = self.contender // (1 + len(run.plan.contenders))
+        mean = self.policy.initial(derive(config.seed, Purpose.RESTART, times)) if times else None
+        self.trainer = find_trainer(config.strategy)(config, self.policy, mean)
+        normalizes = config.observation_normalization
+        self.statistics = ObservationStatistics.empty(self.policy.inputs) if normalizes else None
+        self.rules = Rules.begin(config, step_limit(run.definition, config))
+        self.search, self.searches = self.searches, self.searches + 1
 
     def population(self) -> Population:
         """Population of the next generation, with its statistics and limits.
@@ -157,11 +199,11 @@ class TrainingState:
             raise ValueError(f"strategy {self.policy.config.strategy!r} has no population")
         return self.trainer.population(self.rules, self.statistics)
 
-    def checkpoint(self, run: RunFolder, spaces: RolloutPool | Checkpoint) -> Checkpoint:
+    def checkpoint(self, run: RunFolder, spaces: RolloutPool | Checkpoint | Policy) -> Checkpoint:
         """Checkpoint before the next generation; ``spaces`` has the environment's spaces."""
         state = self.trainer.state_dict()
         return Checkpoint(
-            config=run.config,
+            config=run.plan.of_contender(self.contender),
             generation=self.trainer.generation,
             mean=state["mean"],
             strategy=state,
@@ -173,6 +215,7 @@ class TrainingState:
                 "rules": dict(self.rules.states),
                 "best": None if self.best is None else list(astuple(self.best)),
             },
+            leader=self.leader,
         )
 
     def ending(self, run: RunFolder) -> str | None:
@@ -208,11 +251,12 @@ class TrainingState:
         """Environment steps of the candidates' episodes so far."""
         return self.total_steps - self.evaluation_steps
 
-    def count(self, stats: GenerationStats) -> None:
-        """Count a generation's environment steps and candidates' episodes."""
+    def count(self, stats: GenerationStats) -> str:
+        """Count a generation's environment steps and candidates' episodes, and tell the race: see ``Race.add``."""
         self.total_steps, self.total_episodes = stats.total_steps, stats.total_episodes
         self.evaluation_steps += stats.evaluation_steps
         self.budgeted_steps += stats.budgeted_steps(self.policy.config.solved_at)
+        return self.race.add(quality(stats), stats.steps, restarts=self.search != stats.search)
 
     def learn(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them.
@@ -223,7 +267,8 @@ class TrainingState:
         self.rules = self.rules.with_states(log.rules)
         self.trainer.learn(log, self.rules, transitions)
         self.statistics = log.statistics or self.statistics
-        self.search += log.search_from == "initial"
+        if log.search_from == "initial":
+            self.search, self.searches = self.searches, self.searches + 1
 
 
 def _latest(run: RunFolder, generation: int) -> Checkpoint:
@@ -266,6 +311,7 @@ def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     values = dict(checkpoint.progress)
     if "rules" not in values:
         values = _progress_from_older(values)
+    values = {"searches": values["search"] + 1, "contender": 0, **values}
     totals, best = {name: values[name] for name in _COUNTS}, values["best"]
     if any(whole(0)(total) for total in totals.values()) or not isinstance(values["rules"], dict):
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")

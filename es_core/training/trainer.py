@@ -140,6 +140,10 @@ class Trainer(ABC):
             FloatingPointError: the parameters are no longer finite.
         """
 
+    def take_turn(self, generation: int) -> None:
+        """Let the next generation have this number: other contenders have played since its last one."""
+        self.generation = generation
+
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Copies of arrays and numbers by name, ``mean`` among them, from which ``load_state_dict`` continues."""

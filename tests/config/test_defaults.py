@@ -62,10 +62,10 @@ def test_images_are_seen_by_convolutions_and_not_normalised():
     assert settled_for(spaces.Dict({"camera": IMAGE, "map": SMALL})).policy == "cnn_small"
 
 
-def test_a_picture_too_small_for_convolutions_is_numbers_like_others():
+def test_a_picture_too_small_for_convolutions_is_whole_numbers_which_stay_as_they_are():
     tiles = spaces.Box(0, 255, (7, 7, 3), np.uint8)
     config = settled_for(spaces.Dict({"image": tiles, "direction": spaces.Discrete(4)}))
-    assert (config.policy, config.hidden_sizes, config.observation_normalization) == ("mlp", (), True)
+    assert (config.policy, config.hidden_sizes, config.observation_normalization) == ("mlp", (), False)
 
 
 @pytest.mark.parametrize(
@@ -247,3 +247,18 @@ def test_a_plan_says_what_was_chosen_and_why_and_without_its_choices_is_the_conf
     assert "since 58 parameters are few enough for a full covariance matrix" in plan.why
     assert type(plan.reopened()) is TrainConfig
     assert plan.reopened() == replace(config, strategy_options={})
+
+
+@pytest.mark.parametrize(
+    ("space", "normalized"),
+    [
+        (spaces.Discrete(4), False),
+        (spaces.MultiBinary(6), False),
+        (spaces.Box(0, 255, (128,), np.uint8), False),
+        (spaces.Box(-1, 1, (3,), np.float32), True),
+        (spaces.Dict({"room": spaces.Discrete(4), "speed": spaces.Box(-1, 1, (2,), np.float32)}), True),
+    ],
+    ids=str,
+)
+def test_observations_are_normalised_if_some_of_them_are_measures(space, normalized):
+    assert settled_for(space).observation_normalization is normalized

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -80,9 +80,9 @@ class SearchHistory:
 
 
 def recent_generations(history: Sequence[GenerationStats], search: int) -> list[GenerationStats]:
-    """The latest lines with a population, at most ``LONGEST_HISTORY``, of the latest ``search``."""
-    ours = takewhile(lambda stats: stats.search == search, reversed(history))
-    return list(islice((stats for stats in ours if stats.population_size is not None), LONGEST_HISTORY))[::-1]
+    """The latest lines with a population, at most ``LONGEST_HISTORY``, of this ``search``."""
+    ours = (stats for stats in reversed(history) if stats.search == search and stats.population_size is not None)
+    return list(islice(ours, LONGEST_HISTORY))[::-1]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
