@@ -128,7 +128,7 @@ def _contenders(policy: Policy, plan: Plan) -> tuple[dict[str, Any], ...]:
         size = make_policy(config, policy.observation_space, policy.action_space).size
         theirs = _with_strategy(config, size).to_json()
         found.append({name: theirs[name] for name in ours if name in OF_A_CONTENDER and theirs[name] != ours[name]})
-    return tuple(each for each in found if each)
+    return tuple(each for each in found if each or plan.contenders)  # who gives {} wants another seed
 
 
 def plan_for(config: TrainConfig, size: int) -> Plan:

@@ -35,8 +35,8 @@ class Race:
     nothing more, and what is tried takes steps only as long as it is promising. A run with few steps tries nothing
     after the first third of them.
 
-    Contender 0 has the run's own settings, those after it have the settings of ``Plan.contenders`` in turn; then they
-    begin again, from other initial parameters.
+    Contender 0 has the run's own settings, and those after it the settings of ``Plan.contenders``, in turn, with the
+    run's own among them; each begins from other parameters.
 
     Attributes:
         settings: number of settings that differ.

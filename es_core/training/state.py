@@ -178,11 +178,10 @@ class TrainingState:
         self.trainer.take_turn(generation)
 
     def _begin_contender(self, run: RunFolder) -> None:
-        """Begin a contender's search; one that has another's settings begins with other parameters."""
+        """Begin a challenger's search, from other parameters than any before it."""
         config = run.plan.of_contender(self.contender)
         self.policy = make_policy(config, self.policy.observation_space, self.policy.action_space)
-        times = self.contender // (1 + len(run.plan.contenders))
-        mean = self.policy.initial(derive(config.seed, Purpose.RESTART, times)) if times else None
+        mean = self.policy.initial(derive(config.seed, Purpose.RESTART, self.contender))
         self.trainer = find_trainer(config.strategy)(config, self.policy, mean)
         normalizes = config.observation_normalization
         self.statistics = ObservationStatistics.empty(self.policy.inputs) if normalizes else None

@@ -154,6 +154,18 @@ def test_wrong_contenders_are_refused_before_anything_starts(contenders, words):
         train("CartPole-v1", contenders=contenders, generations=1)
 
 
+def test_the_same_settings_may_challenge_from_other_parameters(tmp_path):
+    config = TrainConfig(
+        env_id="CartPoleSwingUp-v0", steps_per_generation=16_000, steps_limit=None, population_size=16,
+        generations=FIRST_CHECK + 12, max_episode_steps=5, contenders=({},), eval_every=0,
+    )  # fmt: skip
+    run = train(config, run_dir=tmp_path / "run", workers=1, progress=False)
+    assert run.config.contenders == ({},)
+    first = {stats.contender: stats.parameter_hash for stats in reversed(run.history)}
+    assert len(first) > 1
+    assert len(set(first.values())) == len(first)
+
+
 @pytest.mark.parametrize("given", [{"strategy": "cma_es"}, {"policy": "linear"}, {"sigma": 0.3}])
 def test_who_says_what_search_is_wanted_gets_that_one_alone(given, tmp_path):
     run = train("CartPole-v1", run_dir=tmp_path / "run", generations=1, workers=1, progress=False, **given)
