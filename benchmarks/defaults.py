@@ -33,7 +33,6 @@ from contenders import CONTENDERS
 from report import PAGES, QUICK, Report, arguments, estimated, in_words, page_options, table
 
 from es_core.formatting import figures, percent
-from es_core.training.race import Race
 from es_core.training.rules.generation_steps import STALL
 
 SECONDS = 0.1 if QUICK else 240.0
@@ -232,7 +231,6 @@ Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commit
 {chr(10).join(parts)}
 {_steps(results)}
 {_losses(results)}
-{_challenged(results)}
 {_HISTORY}
 {_ranks(PAGES / "defaults" / "ranked-in-groups", results)}
 {_ablation(PAGES / "defaults" / "ablation")}
@@ -293,33 +291,6 @@ def _losses(results: Sequence[dict[str, Any]]) -> str:
 "Lately" is the mean fitness of the last {STALL} populations, after that of the {STALL} before them: a run that still
 gains needs no advice but more steps, as all on BipedalWalker-v3 do."""
     return "\n\n".join([intro, table(["task", "seed", "score", "lately", "advice"], rows)]) + "\n"
-
-
-def _challenged(results: Sequence[dict[str, Any]]) -> str:
-    """Section about when challengers would have played in runs that had none."""
-    rows = []
-    for task in (*CHOSEN_ON, *HELD_OUT, *OWN):
-        runs = [run for run in _runs(results, task, "es-envs") if "contenders" not in run["config"]]
-        first = [_first_challenge(run["curve"]) for run in runs]
-        when = ", ".join("never" if generation is None else str(generation) for generation in first)
-        rows.append([task, when, ", ".join(str(run["generations"]) for run in runs)])
-    intro = """## When challengers would have played
-
-All runs above were made before [challengers](../choosing.md#when-a-search-gains-nothing) could play. From the mean
-fitness of their populations it follows when the first of them would have begun: a run that never stalled is the same
-run still. Of the tasks that are solved, at least three seeds of five are. The others lose steps to challengers, or
-gain by them; how much has not been measured."""
-    columns = ["task", "generation of the first challenge, for each seed", "generations of the run"]
-    return "\n\n".join([intro, table(columns, rows)]) + "\n"
-
-
-def _first_challenge(curve: Sequence[float | None]) -> int | None:
-    race = Race(2)
-    for generation, fitness in enumerate(curve, 1):
-        race.add(fitness)
-        if race.contender:
-            return generation
-    return None
 
 
 def _lately(run: Mapping[str, Any]) -> str:

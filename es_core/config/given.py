@@ -30,7 +30,6 @@ _LEFT_OPEN: Mapping[str, Any] = {
 # What it means that an older config lacks a field, where that is not the field's default.
 BEFORE: Mapping[str, Any] = {
     "bits": 0,
-    "contenders": (),
     "device": "cpu",
     "generations": 300,
     "strategy": "openai_es",

@@ -170,10 +170,10 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
         AUTO, auto(number(0, above=True)), "standard deviation of the parameter noise; auto: the strategy's own"
     )
     contenders: tuple[Mapping[str, Any], ...] = _option(
-        AUTO,
-        auto(json_objects),
-        "searches that take turns where the first one gains nothing, each as the settings in which it differs, such as "
-        '[{"sigma": 1.0}, {"hidden_sizes": [16]}]; auto: a few, where strategy, policy and sigma are auto ([]: none)',
+        (),
+        json_objects,
+        "searches that challenge the run's own, and take its place where they do better, each as the settings in which "
+        'it differs, such as [{"sigma": 1.0}, {"hidden_sizes": [16]}, {}], where {} is another seed (default: none)',
     )
     sigma_final: float | None = _option(None, maybe(number(0, above=True)), "sigma at the end of its schedule")
     learning_rate: float | None = _option(
@@ -516,9 +516,8 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
 
     def _require_contenders(self) -> None:
         """Refuse contenders with settings that do not exist, that all contenders share, or that are wrong."""
-        contenders: Any = self.contenders
-        for place, own in enumerate(() if contenders == AUTO else contenders, 1):
-            where = f"contender {place} of contenders={shown(list(contenders))}"
+        for place, own in enumerate(self.contenders, 1):
+            where = f"contender {place} of contenders={shown(list(self.contenders))}"
             if others := sorted(own.keys() - OF_A_CONTENDER):
                 raise ValueError(f"{where} has {', '.join(others)}; it may have {', '.join(sorted(OF_A_CONTENDER))}")
             if is_trainer(own.get("strategy", self.strategy)):

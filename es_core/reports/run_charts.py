@@ -122,8 +122,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
         Chart(
             name="contenders",
             title="Contenders",
-            note="Mean fitness of the populations of each search: where the leader gains nothing, others with other "
-            "settings challenge it.",
+            note="Mean fitness of the populations of each search: others, with other settings, challenge the leader.",
             marks=tuple(
                 curve(f"contender {number}", colour, _of_contender(number))
                 for number, colour in zip(contenders, cycle(_COLOURS), strict=False)

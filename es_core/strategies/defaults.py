@@ -4,7 +4,7 @@ docs/results/defaults.md tells on which tasks it was chosen, and what it reaches
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -43,23 +43,12 @@ _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
 
-# Contenders differ in what decides whether a search succeeds at all: some tasks say most with their observations as
-# they are, or need more hidden units, or candidates that differ less from each other.
-_OPEN = {"strategy", "policy", "hidden_sizes", "sigma", "observation_normalization", "contenders"}
-_CONTENDERS: tuple[Mapping[str, Any], ...] = (
-    {"hidden_sizes": (8,), "observation_normalization": False, "sigma": 1.0},
-    {"hidden_sizes": (16,), "observation_normalization": True, "sigma": 0.5},
-    {"hidden_sizes": (), "observation_normalization": False, "sigma": 1.0},
-)
-
-
 def _with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
     chooses, config = config.strategy == AUTO, with_choices(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
     config = with_choices(
         config,
-        contenders=(),
         population_size=_FIRST if has_covariance else _CANDIDATES,
         **_steps(config, has_covariance=has_covariance),
         episode_seeds="grouped" if has_covariance else "common",
@@ -117,18 +106,14 @@ def make_plan(policy: Policy) -> Plan:
 
 
 def _contenders(policy: Policy, plan: Plan) -> tuple[dict[str, Any], ...]:
-    """The searches that may challenge that of the plan, as the settings in which they differ from it.
-
-    The rule has some where the config says nothing about the search, and what a config gives is completed by the rule.
-    """
-    is_open = set(plan.decided) >= _OPEN and plan.policy == "mlp" and not plan.virtual_batch_normalization
+    """The contenders of a config, completed by the rule, as the settings in which each differs from the plan."""
     ours, found = plan.to_json(), list[dict[str, Any]]()
-    for settings in plan.contenders or (_CONTENDERS if is_open else ()):
+    for settings in plan.contenders:
         config = replace(policy.config, **settings)
         size = make_policy(config, policy.observation_space, policy.action_space).size
         theirs = _with_strategy(config, size).to_json()
         found.append({name: theirs[name] for name in ours if name in OF_A_CONTENDER and theirs[name] != ours[name]})
-    return tuple(each for each in found if each or plan.contenders)  # who gives {} wants another seed
+    return tuple(found)
 
 
 def plan_for(config: TrainConfig, size: int) -> Plan:

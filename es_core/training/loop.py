@@ -189,8 +189,8 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
             error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
         if state.leader is not None:
             error.add_note(
-                f"It happened to contender {state.contender}, which challenges the leader: a new run with "
-                "contenders=[] (on the command line: --contenders []) has no challengers."
+                f"It happened to contender {state.contender}, which challenges the leader with "
+                f"{dict(run.plan.settings_of(state.contender))}: a new run can do without it."
             )
         if isinstance(error, RolloutError) and error.failure is not None:
             if error.failure.candidate is not None and run.config.on_candidate_error == "raise":

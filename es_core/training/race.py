@@ -1,4 +1,4 @@
-"""A race: where the search of a run gains nothing, others with other settings, or another seed, may overtake it."""
+"""A race: searches with other settings, or another seed, may overtake the search of a run."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from es_core.statistics import is_gain
 from es_core.strategies.defaults import first_bound
 
 FIRST_CHECK = 25
-"""Generations after which the leader is first asked whether it still gains: other rules look at 20."""
+"""Generations after which the leader is challenged: many tasks are solved before, and other rules look at 20."""
 _GROWTH = 1.5  # from one check to the next
 _CHALLENGE = 5  # generations after which a challenger is first compared with the leader, then twice as many, and so on
 _SHARE = 0.3  # of a bounded run's steps, after which what begins has no time left to learn
@@ -28,12 +28,12 @@ def quality(stats: GenerationStats) -> float | None:
 class Race:
     """Says which contender plays the next generation, as a function of the generations so far.
 
-    The leader plays as long as it gains. Where it has gained nothing clear in the later half of its generations,
-    challengers play, one after the other. One that is not better than the leader was after as many generations is
-    dropped; one that is still better when it has played as many as the leader takes its place. If none does, the
-    leader goes on, until it is asked again after half as many generations more. So a run that succeeds at once costs
-    nothing more, and what is tried takes steps only as long as it is promising. A run with few steps tries nothing
-    after the first third of them.
+    The leader begins alone, so what is solved at once costs nothing more. After ``FIRST_CHECK`` generations challengers
+    play, one after the other. One that is not better than the leader was after as many generations is dropped; one
+    that is still better when it has played as many as the leader takes its place. If none does, the leader goes on.
+    Later, each time when it has played half as many generations more, it is challenged again if it has gained nothing
+    clear in the later half of them. So what is tried takes steps only as long as it is promising. A run with few steps
+    tries nothing after the first third of them.
 
     Contender 0 has the run's own settings, and those after it the settings of ``Plan.contenders``, in turn, with the
     run's own among them; each begins from other parameters.
@@ -84,10 +84,10 @@ class Race:
             return ""
         ours.append(quality)
         if self.contender == self.leader:
-            if not self._has_stalled(ours) or self._steps > _SHARE * self.horizon:
+            if not self._is_due(ours) or self._steps > _SHARE * self.horizon:
                 return ""
             self._tried = 0
-            return f"nothing clear was gained lately: {self._challenge()}"
+            return self._challenge()
         if self._falls_behind(ours):
             self._tried += 1
             return f"contender {self.contender} is not better: {self._challenge()}"
@@ -104,11 +104,13 @@ class Race:
         self.contender, self._begun = self._begun, self._begun + 1
         return f"contender {self.contender} begins"
 
-    def _has_stalled(self, values: list[float]) -> bool:
-        """Return True if the leader is due for a check, and has not gained anything clear since half of it."""
+    def _is_due(self, values: list[float]) -> bool:
+        """Return True if the leader is to be challenged: the first time, and later if it has gained nothing clear."""
         if len(values) < self._check:
             return False
-        self._check = int(len(values) * _GROWTH)
+        is_first, self._check = self._check == FIRST_CHECK, int(len(values) * _GROWTH)
+        if is_first:
+            return True
         later = values[len(values) // 2 :]
         half = len(later) // 2
         return not is_gain(later[:half], later[half:], errors=1)

@@ -136,6 +136,7 @@ OWN_EXAMPLES = {
     "strategy": ("pgpe", "pgpe"),
     "strategy_options": ("sigma_learning_rate=.2", {"sigma_learning_rate": 0.2}),
     "steps_per_generation": ("300", 300),
+    "contenders": ('[{"sigma": 0.5}, {}]', [{"sigma": 0.5}, {}]),
     "learning_rate": ("1e-2", 0.01),
     "learning_rate_final": ("none", None),
     "schedule": ("cosine", "cosine"),

@@ -185,7 +185,7 @@ def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_
 
 def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_candidates(register, tmp_path, capsys):
     fleeing = register("Fleeing-v0", "small_envs:Fleeing", fitness="episode_return", max_episode_steps=100)
-    fields = {"max_steps": 60_000, "workers": 1, "progress": False, "checkpoint_every": 5, "contenders": ()}
+    fields = {"max_steps": 60_000, "workers": 1, "progress": False, "checkpoint_every": 5}
     run = train(fleeing, run_dir=tmp_path / "run", **{**fields, "progress": True})
     (narrowed,) = (
         late.generation for early, late in pairwise(run.history) if late.sigma and late.sigma < early.sigma / 3

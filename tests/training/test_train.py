@@ -399,7 +399,6 @@ def test_a_config_is_complete_and_cannot_be_overridden(tmp_path):
         "episode_seeds",
         "steps_per_generation",
         "steps_limit",
-        "contenders",
         "decided",
     )
     run = train(config, run_dir=tmp_path / "r", progress=False, workers=1)
