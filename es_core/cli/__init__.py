@@ -21,6 +21,7 @@ from es_core.cli import doctor, environments, plugin, policies, reports, setting
 from es_core.cli.output import log, log_error, stdout_for_results, tolerate_narrow_encodings
 from es_core.cli.parser import Parser
 from es_core.config.keywords import with_new_options
+from es_core.processes.printed import stderr_apart
 from es_envs import interruption
 from es_envs.streams import lasting_streams, open_closed_streams
 from es_envs.text import warning_line
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     open_closed_streams()
     tolerate_narrow_encodings()
-    with _signals_raised(), lasting_streams(), warnings.catch_warnings():
+    with _signals_raised(), stderr_apart(), lasting_streams(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         return _exit_code(arguments)
 

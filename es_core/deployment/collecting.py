@@ -207,13 +207,16 @@ def _write_dataset(
     if dataset is not None:
         dataset.update_dataset_from_buffer(buffers)
         return dataset
-    config = checkpoint.config
+    config, described = checkpoint.config, None
+    if (spec := _spec(checkpoint)) is not None:
+        described = gymnasium.Env[Any, Any]()  # of a spec alone, Minari makes an environment, and never closes it
+        described.spec = spec
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about authors and links, which we do not know
         return minari.create_dataset_from_buffers(
             name,
             buffers,
-            env=_spec(checkpoint),
+            env=described,
             observation_space=env.observation_space,
             action_space=env.action_space,
             algorithm_name=f"{config.strategy} of es-envs {version('es-envs')}",

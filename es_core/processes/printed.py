@@ -1,4 +1,4 @@
-"""Output of child processes: one pipe for all of them, which this process empties to its stderr.
+"""Output of child processes, and of programs that this one starts: one pipe, which this process empties to its stderr.
 
 So a terminal that goes away, or a full disk, fails nobody's ``print``: an environment and its simulator never see the
 user's own stderr.
@@ -8,7 +8,8 @@ import os
 import select
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from threading import Lock, Thread
 
@@ -34,8 +35,39 @@ def pass_on() -> None:
         _pipe().pass_on()
 
 
+@contextmanager
+def stderr_apart() -> Iterator[None]:
+    """Let compiled code and programs that are started here print to the pipe meanwhile; Python keeps stderr itself.
+
+    A terminal stays theirs: no signal ends a program that prints to one that has gone, and its width is asked there.
+    """
+    stderr = sys.stderr
+    try:
+        is_apart = sys.platform == "win32" or stderr.fileno() != _STDERR or stderr.isatty()
+    except (OSError, ValueError, AttributeError):  # a notebook's, or none
+        is_apart = True
+    if is_apart:
+        yield
+        return
+    pipe = _pipe()
+    stderr.flush()
+    kept = os.dup(_STDERR)
+    os.dup2(pipe.writer, _STDERR)
+    pipe.target = kept
+    with open(kept, "w", encoding=stderr.encoding, errors=stderr.errors, buffering=1, closefd=False) as own:
+        sys.stderr = own
+        try:
+            yield
+        finally:
+            pipe.pass_on()
+            sys.stderr, pipe.target = stderr, _STDERR
+            os.dup2(kept, _STDERR)
+    os.close(kept)
+
+
 class _Pipe:
     def __init__(self) -> None:
+        self.target = _STDERR
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
         self._lock = Lock()
@@ -52,7 +84,7 @@ class _Pipe:
         with self._lock, suppress(OSError):  # BlockingIOError: there is nothing
             text = os.read(self.reader, _MOST)
             while text and sys.__stderr__ is not None:  # else its number is that of another file
-                text = text[os.write(_STDERR, text) :]
+                text = text[os.write(self.target, text) :]
 
 
 @cache

@@ -10,6 +10,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 minari = pytest.importorskip("minari")
 
@@ -115,6 +116,17 @@ def test_an_environment_made_again_has_the_runs_step_limit(runs, register, tmp_p
     dataset = load(collect(run, tmp_path, episodes=1, dataset_id="endless-v0"), monkeypatch)
     assert dataset.recover_environment().spec.max_episode_steps == 3 * 4
     assert "'stack': 2" in dataset.storage.metadata["description"]
+
+
+def test_every_environment_that_collecting_makes_is_closed(tmp_path, monkeypatch):
+    kind = CartPoleEnv
+    run = train("CartPole-v1", run_dir=tmp_path / "run", **TINY)
+    open_now = set()
+    make, close = kind.__init__, kind.close
+    monkeypatch.setattr(kind, "__init__", lambda env, *args, **how: (open_now.add(env), make(env, *args, **how))[1])
+    monkeypatch.setattr(kind, "close", lambda env: (open_now.discard(env), close(env))[1])
+    collect(run, tmp_path, episodes=1)
+    assert not open_now
 
 
 def test_a_whole_population_is_collected_with_who_played(runs, tmp_path, monkeypatch):
