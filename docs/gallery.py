@@ -73,6 +73,8 @@ def make_film(definition: EnvDefinition, runs: Path, *, keep: bool = False) -> N
     episodes = min(math.ceil(SHORTEST / seconds(1)), MOST_EPISODES)
     film = FILMS / f"{definition.id}.mp4"
     earlier = json.loads(film.with_suffix(".json").read_text(encoding="utf-8")) if keep else {}
+    if keep and earlier["shots"][0]["players"][0]["parameter_hash"] != policy.parameter_hash:
+        raise ValueError(f"{film.stem} has another policy than its figures are of: leave --keep out")
     speed = math.ceil(seconds(episodes) / LONGEST)
     record(policy, film, episodes=episodes, speed=speed, width=360, height=270, fps=20, workers=1)
     film.with_suffix(".png").unlink()
