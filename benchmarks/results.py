@@ -17,13 +17,14 @@ It needs what requirements-test.txt does not bring: pip install matplotlib "gymn
 import argparse
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import targets
 from gate import ROBOTS, gate
 from report import (
     PAGES,
@@ -47,6 +48,7 @@ from es_core.statistics import compare_unpaired
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 EPISODES = 2 if QUICK else 100  # unseen starts
+_MANY = 7  # kinds of runs: too many for the overview
 SMALL: Mapping[str, Any] = {}
 if QUICK:
     SMALL = {"population_size": 8, "generations": 1, "max_episode_steps": 20, "eval_episodes": 2, "confirm_episodes": 2}
@@ -62,7 +64,8 @@ class Row:
         runs: by name, the id of the environment and the keywords of ``train``.
         seeds: of each.
         single: names of runs for which the first seed is enough.
-        line: the score to reach, and in what.
+        line: the score to reach, and in what; without ``reached``, what is compared.
+        reached: tells if it is, from the runs of each name.
         best: the centre that was best in the run's own evaluations is scored beside the last.
         threshold: a score; the page tells after how many steps an evaluated centre first had it.
         bits: the page shows the last centre's hash.
@@ -75,6 +78,7 @@ class Row:
     runs: Mapping[str, tuple[str, Mapping[str, Any]]]
     seeds: Sequence[int]
     line: str
+    reached: Callable[[targets.Runs], bool] | None = None
     single: Collection[str] = ()
     best: bool = False
     threshold: float | None = None
@@ -186,6 +190,7 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(20),
         line="500 with at least nine of ten seeds",
+        reached=lambda runs: np.mean(np.equal(targets.scores(runs, "ars"), 500)) >= 0.9,
     ),
     "swimmer-ars": Row(
         title="Swimmer-v5, ARS V1, 2 million steps",
@@ -207,6 +212,7 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(8),
         line="mean of 241",
+        reached=lambda runs: np.mean(targets.scores(runs, "ars")) >= 241,
     ),
     "halfcheetah-ars": Row(
         title="HalfCheetah-v5, ARS V2-t, 12.5 million steps",
@@ -230,6 +236,7 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(8),
         line="mean of 4398",
+        reached=lambda runs: np.mean(targets.scores(runs, "ars")) >= 4398,
         best=True,
         threshold=3430,
     ),
@@ -258,6 +265,7 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(3),
         line="median above 4000, none below 1700",
+        reached=lambda runs: np.median(found := targets.scores(runs, "openai_es")) > 4000 and min(found) >= 1700,
         best=True,
     ),
     "hopper-ars": Row(
@@ -279,7 +287,8 @@ ROWS: Mapping[str, Row] = {
             )
         },
         seeds=range(3),
-        line="reported against 3320",
+        line="mean of 3320",
+        reached=lambda runs: np.mean(targets.scores(runs, "ars")) >= 3320,
     ),
     "cartpole-memory": Row(
         title="CartPoleBullet-v0 without velocities: memory or none",
@@ -296,6 +305,7 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(5),
         line="the recurrent policies' intervals above the others'",
+        reached=lambda runs: targets.all_above(runs, {"rnn", "lstm", "gru"}, {"mlp", "linear"}),
         best=True,
     ),
     "torch-modules": Row(
@@ -319,6 +329,7 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(3),
         line="475, and for each seed one hash for any number of workers",
+        reached=lambda runs: min(min(targets.scores(runs, name)) for name in runs) >= 475 and targets.same_bits(runs),
         bits=True,
         packages=("torch",),
     ),
@@ -336,6 +347,7 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(5),
         line="the recurrent policy's interval above the other's",
+        reached=lambda runs: targets.all_above(runs, {"gru"}, {"mlp", "linear"}),
         best=True,
     ),
     "strategies": Row(
@@ -367,7 +379,7 @@ ROWS: Mapping[str, Row] = {
             if name not in {"erl", "nsra_es"}  # see erl.py, and the row about novelty
         },
         seeds=range(5),
-        line="steps and seconds to solve, share of seeds that solve",
+        line="steps and seconds to solve, shares of seeds that solve",
         best=True,
     ),
     "classics": Row(
@@ -400,6 +412,7 @@ ROWS: Mapping[str, Row] = {
         seeds=range(10),
         line="every seed solved, and none by random search; doing nothing solves none, and the recommended policy more "
         "than the other kind",
+        reached=targets.beats_luck_and_the_other_kind,
     ),
     "pixels": Row(
         title="From pixels: the racing car and the cart-pole through cameras of their own",
@@ -421,6 +434,10 @@ ROWS: Mapping[str, Row] = {
         seeds=range(3),
         single=["racetrack-random_search"],
         line="every lap in time, and 500 steps",
+        reached=lambda runs: (
+            all(result["last_score"]["success_rate"] == 1 for result in runs["racetrack"])
+            and min(targets.scores(runs, "cartpole")) == 500
+        ),
         best=True,
     ),
     "atari": Row(
@@ -436,7 +453,8 @@ ROWS: Mapping[str, Row] = {
             "asterix": ("envpool/Asterix-v5", SMALL_PICTURES),
         },
         seeds=range(3),
-        line="each seed clearly above doing nothing and random actions",
+        line="each seed's interval above doing nothing and random actions",
+        reached=lambda runs: all(targets.above_baselines(result) for results in runs.values() for result in results),
         best=True,
         packages=("envpool", "torch"),
     ),
@@ -446,7 +464,7 @@ ROWS: Mapping[str, Row] = {
         "runs have the same steps, starts, linear policy and strategy (CMA-ES), and the environment gives the same "
         "rewards, which none of them uses: only the fitness function differs. *distance* is the distance from the "
         "start as the crow flies, *progress* that along the track, *time* minus the seconds of a finished lap, and "
-        "minus 40 for a lap that is not finished. [What that means](../fitness.md). *progress-random_search* is "
+        "minus 40 for a lap that is not finished. [How to write a fitness](../fitness.md). *progress-random_search* is "
         "*progress* with random search instead of CMA-ES.",
         runs={
             name: (
@@ -470,7 +488,7 @@ ROWS: Mapping[str, Row] = {
             )
         },
         seeds=range(5),
-        line="the share of laps finished, which shows what each fitness teaches",
+        line="the shares of laps finished",
         measures=("distance", "progress", "time"),
     ),
     "novelty": Row(
@@ -506,6 +524,10 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(30, 35),
         line="most seeds of nsra_es solved, and none of openai_es and cma_es",
+        reached=lambda runs: (
+            targets.solved(runs, "nsra_es") > 0.5
+            and targets.solved(runs, "openai_es") == targets.solved(runs, "cma_es") == 0
+        ),
         best=True,
         packages=(),
     ),
@@ -548,7 +570,7 @@ ROWS: Mapping[str, Row] = {
             *(f"{robot}-network" for robot in ROBOTS if robot != "Walker2D"),
             *(f"{robot}-random_search" for robot in ROBOTS if robot != "Ant"),
         ],
-        line="compared with what is published",
+        line="scores with those that are published",
         best=True,
         measures=("episode_return", "progress"),
         curve="progress",
@@ -708,7 +730,7 @@ def _write_page(name: str) -> None:
 
 {row.about}
 
-To reach: {row.line}.
+{_target(row, by_run)}
 {_goals(results)}
 {_table([_summary(run, own, row) for run, own in by_run.items()])}
 
@@ -730,6 +752,16 @@ score while it was trained, or the population's mean where the centre was scored
 
 _OF_ALL = """ Steps with
 evaluation include the episodes that confirm a centre, but not those of the scores at a run's end."""
+
+
+def _verdict(row: Row, by_run: targets.Runs) -> str:
+    """Tell if the row's target is reached; empty if it has none."""
+    return "" if row.reached is None else "reached" if row.reached(by_run) else "missed"
+
+
+def _target(row: Row, by_run: targets.Runs) -> str:
+    verdict = _verdict(row, by_run)
+    return f"To reach: {row.line}. **{verdict.capitalize()}.**" if verdict else f"Compared: {row.line}."
 
 
 def _goals(results: Sequence[dict[str, Any]]) -> str:
@@ -799,18 +831,20 @@ budget (before: commit {", ".join(sorted(old_commits))}):
 def _write_index() -> None:
     rows = []
     for name, row in ROWS.items():
-        results = _measured(name)
-        title = f"[{row.title}]({name}.md)" if results else row.title
-        found = [f"{run}: {_mean(own)}" for run, own in _by_run(row, results).items()]
-        reached = "; ".join(found) if len(found) < 4 else "see there"
-        rows.append([title, row.line, f"{len(results)} of {row.planned}", reached])
+        by_run = _by_run(row, _measured(name))
+        title = f"[{row.title}]({name}.md)" if by_run else row.title
+        found = [f"{run}: {_mean(own)}" for run, own in by_run.items()]
+        line = row.line if row.reached is not None else f"none: it compares {row.line}"
+        verdict = _verdict(row, by_run) if by_run else ""
+        done = sum(map(len, by_run.values()))
+        rows.append([title, line, verdict, f"{done} of {row.planned}", "; ".join(found) if len(found) < _MANY else ""])
     page = f"""# What evolution reaches on known tasks
 
 Each page is written by `python benchmarks/results.py ROW`, which trains what is missing: hours of both cores, for some.
-"Mean score" is that of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval (Student's t). A
-page says so if an earlier version made its runs.
+"Mean score" is that of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval (Student's t); it is
+left out where more than {_MANY - 1} kinds of runs are compared. A page says so if an earlier version made its runs.
 
-{table(["task", "to reach", "runs done", "mean score"], rows)}
+{table(["task", "target", "reached", "runs done", "mean score"], rows)}
 
 ## Learning or luck
 
@@ -831,7 +865,7 @@ takes.
 
 [Driving tracks that training never drew](racetrack.md): `python benchmarks/racetrack.py`.
 
-[Robots from their files](robots.md), with nothing else said: `python benchmarks/robots.py FOLDER`.
+[Robots from their files](robots.md), with default settings: `python benchmarks/robots.py FOLDER`.
 
 [Every strategy by hand on two functions](functions.md), next to the package `cmaes`: `python benchmarks/functions.py`.
 

@@ -1,4 +1,4 @@
-"""Robots' files: how many become environments that step, pass the checks, stand, and what they learn with nothing said.
+"""Robots' files: how many become environments that step, pass the checks, stand, and what they learn by default.
 
 Usage: python benchmarks/robots.py FOLDER... [--ending .urdf] [--only WORDS] [--no-check] [--learn SECONDS]
        python benchmarks/robots.py --page    only write docs/results/robots.md, from what is there
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def steps_per_second(robot: Any) -> int:
 
 
 def learn(seconds: str, film: str) -> dict[str, Any]:
-    """Train the plugin on Python's path with nothing said, and score it beside doing nothing and random actions."""
+    """Train the plugin on Python's path with its settings, and score it beside doing nothing and random actions."""
     import es_envs
     from es_core import evaluate, train
 
@@ -200,10 +201,11 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
     legs = [each for each in stepping if each["base"] == "free" and each["kind"] == "legs"]
     checked = [each["check"] for each in stepping if "check" in each]
     learnt = {name: each["learnt"] for name, each in found.items() if "learnt" in each}
+    check = f"Of {len(checked)} that were checked, {sum(checked)} pass `es-envs check`. " if checked else ""
     summary = (
-        f"{len(found)} models, each by `es-envs new --robot` with nothing else said: {len(stepping)} step. Of "
-        f"{len(checked)} that were checked, {sum(checked)} pass `es-envs check`. Of {len(legs)} with legs, "
-        f"{sum(each['stands'] == SECONDS for each in legs)} stand for {SECONDS:.0f} s if they are left alone. "
+        f"`es-envs new --robot` made a plugin of each of {len(found)} models, without options: {len(stepping)} step. "
+        f"{check}Of {len(legs)} with legs, {sum(each['stands'] == SECONDS for each in legs)} stand for {SECONDS:.0f} s "
+        "if they are left alone. "
         f"Loading takes {max((each['load_seconds'] for each in stepping), default=0.0):.1f} s at most."
     )
     written = f"Written by `python benchmarks/robots.py FOLDER --ending .urdf`, commit {first['commit']};"
@@ -246,7 +248,7 @@ def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tup
         for name, still in films
         if still.exists()
     ]
-    return "## What they learn with nothing said", text, table(columns, rows), "\n".join(gallery)
+    return "## What they learn with default settings", text, table(columns, rows), "\n".join(gallery)
 
 
 def file_of(name: str) -> Path:
@@ -269,7 +271,8 @@ def _table_of_all(found: Mapping[str, Any]) -> str:
         for name, each in found.items()
     ]  # fmt: skip
     columns = ("model", "kind", "task", "check", "stands [s]", "load [s]", "steps/s", "not merged", "fault")
-    return table(columns, rows)
+    filled = [any(cells) for cells in zip(*rows, strict=True)]
+    return table(list(compress(columns, filled)), [compress(row, filled) for row in rows])
 
 
 def _verdict(result: Mapping[str, Any]) -> str:

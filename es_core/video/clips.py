@@ -195,16 +195,17 @@ def readout(renderer: Renderer, scored: ScoredEpisode) -> tuple[str, ...]:
 
     The speed is that of the last second.
     """
-    kind, frames, speed = getattr(renderer.free_camera, "readout", None), len(scored.cameras), renderer.scene.speed
-    seconds = np.arange(1, frames + 1) / renderer.rate * speed
+    kind, frames = getattr(renderer.free_camera, "readout", None), len(scored.cameras)
+    steps_a_second = renderer.rate * renderer.every / renderer.scene.speed
+    seconds = np.minimum(renderer.every * np.arange(1, frames + 1), scored.episode.length) / steps_a_second
     if kind == "time":
         return tuple(f"{each:.1f} s" for each in seconds)
     if kind != "distance":
         return ()
     places = np.array([camera.target[:2] for camera in scored.cameras])
     before = np.searchsorted(seconds, seconds - 1.0).clip(max=np.arange(frames))
-    steps = np.linalg.norm(places - places[before], axis=1)
-    speeds = np.divide(steps, seconds - seconds[before], out=np.zeros(frames), where=seconds > seconds[before])
+    lengths = np.linalg.norm(places - places[before], axis=1)
+    speeds = np.divide(lengths, seconds - seconds[before], out=np.zeros(frames), where=seconds > seconds[before])
     ways = np.linalg.norm(places - places[0], axis=1)
     return tuple(f"{way:.1f} m   {each:.1f} m/s" for way, each in zip(ways, speeds, strict=True))
 

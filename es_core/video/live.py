@@ -17,16 +17,17 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.video.captions import Caption, Inset, captioned, score_text
 from es_core.video.clips import decimals, inset
 from es_core.video.filmed_policies import FilmedPolicy
-from es_core.video.layout import alone
+from es_core.video.layout import Arrangement, alone
 from es_core.video.renderer import EpisodeInFilm, Renderer, Scene
 from es_core.video.window import KEYS, Window, WindowClosedError, Wish
 from es_envs import EnvDefinition, Episode, PluginError, import_path
-from es_envs.bullet.camera import Camera
+from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.registry import plain_id
 
 FILM = "film the policy instead (`es-envs record`)"
 
-_SIZE = (640, 480)  # pixels of a picture, where the environment allows a choice; the user may enlarge the window
+_SIZE = (640, 480)  # pixels of a picture, where the environment allows a choice, until the window has another size
+_MAP = 3  # times the size in which a map is drawn, for windows that are larger
 _RATE = 30.0  # pictures per second at most
 _PAUSE = 1.5  # seconds that the end of an episode stays visible
 _LATEST = 0.25  # seconds: longer delays are not made up for
@@ -50,11 +51,23 @@ class Start:
     number: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The state of the run in training, to be shown until there is another.
+
+    Attributes:
+        lines: what to write.
+    """
+
+    lines: tuple[str, ...]
+
+
 def show_in_window(connection: Any) -> None:
     """Run the child until the user closes the window, or the main process the connection.
 
     It receives a definition, a checkpoint and the objects of ``import_path``, and says when it is ready. Then it
-    answers each ``Start`` with its episode, or with None if the user went on before the end.
+    answers each ``Start`` with its episode, or with None if the user went on before the end. A ``Training`` may come at
+    any time.
     """
     for descriptor in (1, 2):  # simulators' messages about their graphics only matter if there is no window
         os.dup2(process.report, descriptor)
@@ -89,7 +102,7 @@ def _show(connection: Any, definition: EnvDefinition, checkpoint: Checkpoint, ob
         while True:
             while not connection.poll(_IDLE):
                 window.wait(0.0)
-            connection.send(player.play(connection.recv()))
+            player.receive()
 
 
 class _Player:
@@ -105,6 +118,20 @@ class _Player:
     def __init__(self, window: Window, renderer: Renderer, name: str, connection: Any) -> None:
         self._window, self._renderer, self._name, self._connection = window, renderer, name, connection
         self._decimals = 0
+        self._own = renderer.scene.arrangement, _size_of(renderer.free_camera)
+        self._training: tuple[str, ...] = ()
+
+    def receive(self) -> None:
+        """Play the episode that the next message asks for, and answer; or take the training's state from it.
+
+        Raises:
+            EOFError: the main process has closed the connection.
+        """
+        message = self._connection.recv()
+        if isinstance(message, Training):
+            self._training = message.lines
+        else:
+            self._connection.send(self.play(message))
 
     def play(self, start: Start) -> Episode | None:
         """Play an episode in real time, and return it; None: the user skips to the next one.
@@ -151,23 +178,37 @@ class _Player:
         caption = replace(
             caption,
             subject=", ".join([caption.subject, *state]),
-            legend=tuple(((), line) for line in KEYS) if window.shows_help else (),
+            legend=tuple(((), line) for line in (KEYS if window.shows_help else self._training)),
         )
         self._decimals = max(self._decimals, decimals([fitness]))
         score = score_text(fitness, self._decimals, ending)
-        env = self._renderer.free_camera
-        frame = in_film.frame(None if env is None else self._window.turned(env.camera()))
-        frame = self._renderer.scene.arrangement.frame([frame])
-        self._window.show(captioned(frame, replace(caption, scores=(score,)), number))
+        env, arrangement = self._renderer.free_camera, self._arrange()
+        frame = arrangement.frame([in_film.frame(None if env is None else window.turned(env.camera()))])
+        if caption.inset is not None:
+            height, width = frame.shape[:2]
+            times = _MAP * max(_SIZE[0] / width, _SIZE[1] / height)
+            caption = replace(caption, inset=caption.inset.smaller(times))
+        window.show(captioned(frame, replace(caption, scores=(score,)), number))
+
+    def _arrange(self) -> Arrangement:
+        """Fit pictures into the window; an environment that can draws them in that size."""
+        size, (arrangement, picture) = self._window.size, self._own
+        if size is not None:
+            arrangement = alone(size, fits=True, apart=arrangement.apart)
+        if picture is not None:
+            env: Any = self._renderer.free_camera
+            env.width, env.height = picture if size is None else arrangement.picture
+        return arrangement
 
     def _wait(self, seconds: float, draw: Callable[[], None] = lambda: None) -> Wish | None:
         """Wait, and return what the user wants; ``draw`` draws this moment again, as it is seen then."""
-        while not self._connection.poll():
+        while True:
+            while self._connection.poll():
+                self.receive()  # no other episode is asked for before this one has ended
             wish = self._window.wait(seconds)
             if wish != "look":
                 return wish
             draw()
-        raise WindowClosedError  # nothing is sent during an episode: it is closed
 
     def _map(self, start: Start) -> Inset | None:
         """The episode's map, if its camera's path is known soon enough."""
@@ -180,4 +221,10 @@ class _Player:
             cameras.append(env.camera())
             if self._wait(0.0) or time.monotonic() > end:
                 return None
-        return inset(self._renderer, cameras, cameras, start.seed, _SIZE)
+        return inset(self._renderer, cameras, cameras, start.seed, (_MAP * _SIZE[0], _MAP * _SIZE[1]))
+
+
+def _size_of(env: FreeCameraEnv | None) -> tuple[int, int] | None:
+    """Width and height of an environment's pictures [pixels]; None: it has no such attributes, as a BulletEnv has."""
+    width, height = getattr(env, "width", None), getattr(env, "height", None)
+    return None if width is None or height is None else (width, height)

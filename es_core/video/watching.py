@@ -13,6 +13,7 @@ from typing import Any
 from es_core.config.checks import require_positive
 from es_core.config.objects import pack_objects
 from es_core.evaluation.scoring import Source, find_policy
+from es_core.formatting import figures
 from es_core.processes.process import Child, ChildDiedError, end
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
@@ -20,11 +21,11 @@ from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import Stderr, prepare_policy, print_line
 from es_core.video.filmed_policies import policy_of, run_of
-from es_core.video.live import FILM, Start
+from es_core.video.live import FILM, Start, Training
 from es_envs import EnvDefinition, Episode
 from es_envs.display import has_display
 
-_LOOK_EVERY = 0.5  # seconds between two looks for a run's first checkpoint
+_LOOK_EVERY = 0.5  # seconds between two looks at a run in training
 
 
 def watch(
@@ -92,6 +93,9 @@ def watch(
             )
             try:
                 window.send(start)
+                while run is not None and not window.connection.poll(_LOOK_EVERY):
+                    run.refresh()
+                    window.send(Training(lines=training_state(run)))
                 episode = _answer(window)
             except ChildDiedError as error:
                 if window.process.wait() in {0, 1}:  # closed normally, or by libX11
@@ -114,6 +118,24 @@ def _first(run: RunFolder, say: Callable[[str], None]) -> Checkpoint | None:
             is_told = True
         time.sleep(_LOOK_EVERY)
     return checkpoint
+
+
+def training_state(run: RunFolder) -> tuple[str, ...]:
+    """Lines about a run in training: its generation, its best policy's score, its speed or how it has ended."""
+    if not run.history:
+        return ("training: generation 0",)
+    last, most = run.history[-1], run.config.generations
+    lines = [f"training: generation {last.generation}" + (f" of {most}" if most is not None else "")]
+    if run.best_score is not None:
+        generation, score = run.best_score
+        lines.append(f"best score {figures(score.mean)}, in generation {generation}")
+    if run.end is not None:
+        lines.append(f"the run has ended ({run.end})")
+    elif not run.is_training:
+        lines.append("interrupted")
+    elif last.steps_per_second is not None:
+        lines.append(f"{figures(round(last.steps_per_second))} steps/s")
+    return tuple(lines)
 
 
 def _newest_each_time(run: RunFolder, checkpoint: Checkpoint, say: Callable[[str], None]) -> Iterator[Checkpoint]:

@@ -21,6 +21,7 @@ _PERIODS = {pygame.K_PERIOD, pygame.K_KP_PERIOD}
 _SPEEDS = 1 / 16, 16.0
 _CAMERAS = "follow", "fixed", "orbit"
 _ORBIT = 20.0  # degrees a second
+_SMALLEST = 160, 120  # pixels of a picture in which one can read
 _PAUSED = 0.2  # seconds between two pictures of a pause
 KEYS = (
     "Space: pause, continue",
@@ -82,12 +83,21 @@ class Window:
         self._distance = 1.0
         self._camera, self._held, self._orbit_began = _CAMERAS[0], None, 0.0
 
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Width and height [pixels] that the window has been given; None: it is as large as its pictures."""
+        screen = pygame.display.get_surface()
+        if screen is None or screen.get_size() == self._size:
+            return None
+        width, height = screen.get_size()
+        return max(width, _SMALLEST[0]), max(height, _SMALLEST[1])
+
     def show(self, frame: Frame) -> None:
-        """Show a picture, ``(height, width, 3)``."""
+        """Show a picture, ``(height, width, 3)``: draw it at the window's ``size``, or it is scaled."""
         size = frame.shape[1], frame.shape[0]
         screen, picture = self._screen(size), pygame.image.frombuffer(frame.tobytes(), size, "RGB")
         width, height = screen.get_size()
-        scale = min(width / size[0], height / size[1])  # the user may enlarge the window
+        scale = min(width / size[0], height / size[1])  # the window may have changed since the picture was drawn
         if scale != 1:
             picture = pygame.transform.smoothscale_by(picture, scale)
         screen.fill(0)
@@ -96,7 +106,7 @@ class Window:
 
     def _screen(self, size: tuple[int, int]) -> pygame.Surface:
         screen = pygame.display.get_surface()
-        if screen is None or size != self._size:
+        if screen is None or (self.size is None and size != self._size):
             self._size, room = size, pygame.display.get_desktop_sizes()[0]
             width, height = min(size[0], room[0]), min(size[1], room[1])
             screen = pygame.display.set_mode((width, height), pygame.RESIZABLE)

@@ -85,7 +85,7 @@ class Drawing:
         if poses:
             assume(poses[-1])
         view = View.of(camera, size)
-        picture = self._scenery.seen_by(view, self._silhouette(camera)).copy()
+        picture = self._scenery.seen_by(view, self._silhouette(camera), paved=True).copy()
         if not poses:
             self._lay(picture, view, self._shown)
             return picture
@@ -210,6 +210,10 @@ class Drawing:
             self._scenery.mark((x0, y0, x1, y1), colour)
             if self._has_window:
                 self.add_box((x1 - x0, y1 - y0, _PAINT), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour, ())
+
+    def pave(self, paving: Sequence[tuple[NDArray[np.float64], Colour]]) -> None:
+        """Paint quadrilaterals onto the ground of films, in place of earlier ones."""
+        self._scenery.pave(paving)
 
     def update_window(self, find_camera: Callable[[], Camera], seconds: float) -> None:
         """Point the window's camera, and wait for the wall clock to reach the simulated time.

@@ -564,6 +564,16 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         """Paint rectangles onto the ground, over those of earlier calls, for use in ``decorate``."""
         self._drawing.mark_ground(rectangles, colour)
 
+    def pave(self, paving: Sequence[tuple[NDArray[np.float64], Colour]]) -> None:
+        """Paint the ground of this episode's films, for use in ``place``.
+
+        What was painted in earlier episodes is gone. Neither a window nor a policy that acts on pixels sees it.
+
+        Args:
+            paving: for each colour, in the order of painting, the corners of quadrilaterals (x, y) ``(n, 4, 2)`` [m].
+        """
+        self._drawing.pave(paving)
+
     def _show(self) -> None:
         self._drawing.update_window(self.camera, 1 / self.metadata["render_fps"])
 

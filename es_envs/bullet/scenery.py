@@ -15,6 +15,7 @@ Colour = tuple[float, float, float, float]
 Rectangle = tuple[float, float, float, float]
 """Seen from above, (x0, y0, x1, y1) [m], with x0 < x1 and y0 < y1."""
 _Rgb = tuple[int, int, int]
+_Mark = tuple[NDArray[np.float64], _Rgb]  # corners ``(4, 4)`` in homogeneous coordinates
 
 _FIRST_GHOST, _LAST_GHOST = np.array([[60, 130, 255], [255, 205, 70]])
 _OPACITY = 0.7  # of a ghost
@@ -55,7 +56,8 @@ class Scenery:
         self._sky, self._ground, self._height = _rgb(sky), _rgb(ground), height
         self.light = tuple(light)  # direction towards it
         self._light = np.array(light) / np.linalg.norm(light)
-        self._marks: list[tuple[NDArray[np.float64], _Rgb]] = []
+        self._marks: list[_Mark] = []
+        self._paving: list[_Mark] = []
         self._shadows: list[NDArray[np.float64]] = []
         self._boxes: list[tuple[NDArray[np.float64], list[_Face]]] = []
 
@@ -63,6 +65,14 @@ class Scenery:
         """Mark a rectangle on the ground, over earlier marks."""
         x0, y0, x1, y1 = rectangle
         self._marks.append((_face((x0, y0, self._height), (x1, y1, self._height), 2, 1), _rgb(colour)))
+
+    def pave(self, paving: Sequence[tuple[NDArray[np.float64], Colour]]) -> None:
+        """Paint quadrilaterals under the marks, those of a colour ``(n, 4, 2)``, in place of earlier ones."""
+        self._paving = []
+        for quadrilaterals, colour in paving:
+            corners = np.ones((len(quadrilaterals), 4, 4))
+            corners[..., :2], corners[..., 2] = quadrilaterals, self._height
+            self._paving += [(each, _rgb(colour)) for each in corners]
 
     def put(self, box: NDArray[np.float64], colour: Colour, stripes: Sequence[Colour] = ()) -> None:
         """Add a box.
@@ -84,14 +94,15 @@ class Scenery:
         fall = np.append(self._light / self._light[2], 0.0)
         self._shadows += [corners - (corners[:, 2:3] - self._height) * fall for corners in sides]
 
-    def seen_by(self, view: View, silhouette: Silhouette | None = None) -> NDArray[np.uint8]:
-        """Draw a picture of it ``(height, width, 3)``, with the shadow of a silhouette."""
+    def seen_by(self, view: View, silhouette: Silhouette | None = None, *, paved: bool = False) -> NDArray[np.uint8]:
+        """Draw a picture of it ``(height, width, 3)``, with the shadow of a silhouette; ``paved``: with the paving."""
         from PIL import Image, ImageDraw  # only drawing needs it
 
         fine = replace(view, size=(2 * view.size[0], 2 * view.size[1]))
         image = self._open_air(fine)
         pen = ImageDraw.Draw(image)
-        for mark, outline in zip(self._marks, fine.outlines([corners for corners, _ in self._marks]), strict=True):
+        marks = [*(self._paving if paved else ()), *self._marks]
+        for mark, outline in zip(marks, fine.outlines([corners for corners, _ in marks]), strict=True):
             if outline:
                 pen.polygon(outline, mark[1])
         shade = Image.new("L", fine.size)

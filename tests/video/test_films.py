@@ -724,16 +724,17 @@ def test_a_perfect_episode_is_held_to_the_end(measured, ending):
 @pytest.mark.parametrize(
     ("kind", "texts"),
     [
-        ("time", ("0.5 s", "1.0 s", "1.5 s", "2.0 s")),
-        ("distance", ("0.0 m   0.0 m/s", "1.0 m   2.0 m/s", "2.0 m   2.0 m/s", "3.0 m   2.0 m/s")),
+        ("time", ("0.5 s", "1.0 s", "1.5 s", "1.8 s")),
+        ("distance", ("0.0 m   0.0 m/s", "1.0 m   2.0 m/s", "2.0 m   2.0 m/s", "3.0 m   2.7 m/s")),
         (None, ()),
     ],
 )
 def test_runners_have_their_distance_and_speed_and_races_a_stopwatch(kind, texts):
     cameras = tuple(Camera(target=(number, 0.0, 0.0), distance=1.0, yaw=0.0, pitch=0.0) for number in range(4))
-    episode = Episode(seed=0, length=4, total_reward=0.0, terminated=True, truncated=False)
+    episode = Episode(seed=0, length=7, total_reward=0.0, terminated=True, truncated=False)  # ends between two frames
     scored = ScoredEpisode(episode=episode, fitness=(0.0,) * 4, cameras=cameras)
-    renderer = SimpleNamespace(free_camera=SimpleNamespace(readout=kind), rate=4.0, scene=SimpleNamespace(speed=2.0))
+    env, scene = SimpleNamespace(readout=kind), SimpleNamespace(speed=2.0)
+    renderer = SimpleNamespace(free_camera=env, rate=4.0, every=2, scene=scene)
     assert readout(renderer, scored) == texts
     frame = np.full((240, 320, 3), 200, np.uint8)
     bare = Caption(titles=("",), scores=("",), subject="")

@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 
 import numpy as np
+import pygame
 import pytest
 
 pytest.importorskip("pybullet")
@@ -20,6 +21,7 @@ import es_core
 import es_envs
 from es_core import Checkpoint, evaluate, train, watch
 from es_core.cli import main
+from es_core.video.watching import training_state
 from es_envs import EnvDefinition, PluginError
 from es_envs.bullet import pybullet
 from es_envs.bullet.camera import Camera
@@ -191,6 +193,17 @@ def test_live_waits_for_a_run_and_then_takes_its_newer_best(display, tmp_path, m
     assert "the run has ended (generations)" in said
 
 
+def test_the_window_of_a_live_run_says_how_far_the_training_is(run, tmp_path):
+    generation, score = run.best_score
+    best = f"best score {score.mean:.2f}, in generation {generation}"
+    assert training_state(run) == ("training: generation 2 of 2", best, "the run has ended (generations)")
+    shutil.copytree(run.directory, tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text(metrics.read_text(encoding="utf-8").partition("\n")[0] + "\n", encoding="utf-8")
+    state = training_state(es_core.Run.open(tmp_path / "run"))
+    assert (state[0], state[-1]) == ("training: generation 0 of 2", "interrupted")
+
+
 def in_window(*words):
     """Do something to the one window that is open."""
     found = ["xdotool", "search", "--onlyvisible", "--class", "."]
@@ -226,8 +239,6 @@ def test_n_continues_with_the_next_start(display):
 @pytest.fixture
 def window(display):
     """A window in this process, with a picture; ``press`` presses a key in it."""
-    import pygame
-
     from es_core.video.window import Window
 
     window = Window("test")
@@ -257,6 +268,22 @@ def test_keys_pause_step_repeat_and_change_the_speed(window):
         window.press(key)
     assert window.wait(0.1) is None
     assert (window.speed, window.shows_help) == (2, True)
+
+
+@DISPLAY
+@XDOTOOL
+@pytest.mark.slow
+def test_pictures_are_drawn_in_the_size_of_the_window(window):
+    assert window.size is None, "that of the pictures"
+    in_window("windowsize", "300", "200")
+    while window.size is None:
+        window.wait(0.1)
+    assert window.size == (300, 200)
+    checks = np.indices((200, 300)).sum(axis=0, keepdims=True).transpose(1, 2, 0) % 2 * np.full(3, 255)
+    window.show(checks.astype(np.uint8))
+    shown = pygame.surfarray.array3d(pygame.display.get_surface())
+    np.testing.assert_array_equal(shown.transpose(1, 0, 2), checks, "not scaled")
+    assert window.size == (300, 200), "not opened anew"
 
 
 @DISPLAY

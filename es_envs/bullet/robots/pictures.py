@@ -1,6 +1,7 @@
 """Pictures of a robot in its pose: from the front and from the side, with its joints by number."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,10 @@ def draw_card(proposal: Proposal, file: Path, picture: Path) -> None:
     from PIL import Image, ImageDraw, ImageFont
 
     kind = proposal.at_rest(file, start_noise=0.0)
-    env = kind(render_mode="rgb_array", width=_SIDE, height=_SIDE)
-    try:
+    with closing(kind(render_mode="rgb_array", width=_SIDE, height=_SIDE)) as env:
         env.reset(seed=0)
         joints = _joints(env)
         panes = [(name, _pane(env, yaw, joints)) for name, yaw in _VIEWS.items()]
-    finally:
-        env.close()
     columns = -(-min(len(joints), _MOST_NAMES) * _LINE // (_SIDE - 2 * _MARGIN - 2 * _LINE))
     image = Image.new("RGB", (2 * _SIDE + _LEGEND * max(1, columns), _SIDE), _PAPER)
     draw, small, bold = ImageDraw.Draw(image), ImageFont.load_default(13), ImageFont.load_default(15)
@@ -64,16 +62,13 @@ def draw_card(proposal: Proposal, file: Path, picture: Path) -> None:
 
 def idle_frames(proposal: Proposal, file: Path) -> Iterator[NDArray[np.uint8]]:
     """Give the frames of a film of a robot that is left alone for some seconds."""
-    env = proposal.at_rest(file)(render_mode="rgb_array", width=640, height=480)
-    try:
+    with closing(proposal.at_rest(file)(render_mode="rgb_array", width=640, height=480)) as env:
         env.reset(seed=0)
         rest = np.zeros(len(env.motors), np.float32)
         for _ in range(round(SECONDS * FRAMES_PER_SECOND)):
             env.step(rest)
             frame: Any = env.render()
             yield frame
-    finally:
-        env.close()
 
 
 def _joints(env: RobotEnv) -> list[tuple[str, tuple[float, ...]]]:

@@ -28,14 +28,14 @@ class _OnItsFeet(Task):
         self.lowest, self.most_tilt = lowest, most_tilt
 
     def place(self, robot: RobotEnv) -> None:
-        """Note how the base stands."""
+        """Remember the base's height and direction, from which a fall is told."""
         place, turn = pybullet.getBasePositionAndOrientation(robot.body, robot.client)
         self._start = place
         self._upright = pybullet.getMatrixFromQuaternion(turn)[6:9]
         self._least_cosine, self._least_height = math.cos(self.most_tilt), self.lowest * place[2]
 
     def has_fallen(self, robot: RobotEnv) -> bool:
-        """Return True if the base is low or tilted."""
+        """Return True if the base has sunk below ``lowest`` or tilts by more than ``most_tilt``."""
         if robot.place_of_base[2] < self._least_height:
             return True
         cosine: float = sum(a * b for a, b in zip(robot.up, self._upright, strict=True))
@@ -64,17 +64,17 @@ class Walk(_OnItsFeet):
         self.stride = stride
 
     def size(self, robot: RobotEnv) -> int:
-        """A direction, and the clock's hand."""
+        """Return 4: sine and cosine of the heading and of the clock; without a clock 2."""
         return 2 if self.stride is None else 4
 
     def place(self, robot: RobotEnv) -> None:
-        """Note where the robot starts."""
+        """Remember where the robot starts, and start the clock."""
         super().place(robot)
         self.walked = self._gained = 0.0
         self._steps = -1
 
     def observe(self, robot: RobotEnv) -> list[float]:
-        """Sine and cosine of the heading, and of the clock."""
+        """Return sine and cosine of the heading, and of the clock if there is one."""
         walked = robot.place_of_base[0] - self._start[0]
         self._gained, self.walked = walked - self.walked, walked
         self._steps += 1
@@ -84,13 +84,13 @@ class Walk(_OnItsFeet):
         return [turn(angle) for angle in angles for turn in (math.sin, math.cos)]
 
     def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
-        """Speed, and whether it stands."""
+        """Return the reward, which is mostly the speed along x, and True if the robot has fallen."""
         speed = self._gained / (robot.time_step * robot.action_repeat)
         fallen = self.has_fallen(robot)
         return speed + (0.0 if fallen else self.ALIVE) - EFFORT_COST * _mean_square(robot.last_action), fallen
 
     def info(self, robot: RobotEnv) -> dict[str, Any]:
-        """How far it has come."""
+        """Return ``walked``, the way along x since the start [m]."""
         return {"walked": self.walked}
 
 
@@ -112,17 +112,17 @@ class Stand(_OnItsFeet):
         self.push, self.every = push, every
 
     def place(self, robot: RobotEnv) -> None:
-        """Start the clock."""
+        """Start to count the steps, from which pushes are timed."""
         super().place(robot)
         self._steps = 0
         self._period = max(1, round(self.every / (robot.time_step * robot.action_repeat)))
 
     def observe(self, robot: RobotEnv) -> list[float]:
-        """Nothing but the robot."""
+        """Return no further observations: what the robot senses is enough."""
         return []
 
     def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
-        """Whether it stands; the next push comes after it."""
+        """Return the reward, and True if the robot has fallen; then push it, where a push is due."""
         fallen = self.has_fallen(robot)
         self._steps += not fallen
         if self._steps % self._period == 0:
@@ -132,7 +132,7 @@ class Stand(_OnItsFeet):
         return (0.0 if fallen else 1.0) - float(away), fallen
 
     def info(self, robot: RobotEnv) -> dict[str, Any]:
-        """How long it has stood."""
+        """Return ``upright``, the time without a fall [s]."""
         return {"upright": self._steps * robot.time_step * robot.action_repeat}
 
 
@@ -170,11 +170,11 @@ class Reach(Task):
         self.tip, self.offset, self.nearest, self.close, self.spread = tip, offset, nearest, close, spread
 
     def size(self, robot: RobotEnv) -> int:
-        """Three: the way to the target."""
+        """Return 3: the way to the target (x, y, z)."""
         return 3
 
     def build(self, robot: RobotEnv) -> None:
-        """Find the tip, and how far the robot reaches."""
+        """Find the tip's link, and how far the robot reaches: half the diagonal of where its tip can be."""
         self._link, base_offset = robot.find_link(self.tip)
         (x, y, z), (dx, dy, dz) = base_offset, self.offset
         self._point = x + dx, y + dy, z + dz
@@ -192,11 +192,11 @@ class Reach(Task):
         return robot.point(self._link, self._point)
 
     def decorate(self, robot: RobotEnv) -> None:
-        """Show the target as a ball."""
+        """Add a ball that shows the target."""
         self._mark = robot.visual_ball(max(0.01, 0.04 * self.span), (0.9, 0.2, 0.15, 1.0))
 
     def place(self, robot: RobotEnv) -> None:
-        """Draw a target."""
+        """Draw a target for the tip, and return to the pose of the start."""
         start = robot.read_joints()
         first = robot.point(self._link, self._point)
         low, high = np.transpose(self._ranges)
@@ -216,18 +216,18 @@ class Reach(Task):
             )
 
     def observe(self, robot: RobotEnv) -> list[float]:
-        """The way to the target."""
+        """Return the way from the tip to the target, three times as shares of how far the robot reaches."""
         tip = robot.point(self._link, self._point)
         distance = math.dist(self.target, tip)
         self._gained, self._distance = self._distance - distance, distance
         return [WAY_SCALE * (a - b) / self.span for a, b in zip(self.target, tip, strict=True)]
 
     def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
-        """What is gained and what is left."""
+        """Return the reward: the share of the first distance gained in this step, less a cost of what is left."""
         return (self._gained - self.LEFT_COST * self._distance) / self._first_distance, False
 
     def info(self, robot: RobotEnv) -> dict[str, Any]:
-        """How near it is."""
+        """Return ``distance`` [m], ``closed`` and ``is_success``."""
         return {
             "distance": self._distance,
             "closed": 1.0 - self._distance / self._first_distance,
@@ -252,18 +252,18 @@ class Track(Task):
         self.amplitude, self.periods = amplitude, periods
 
     def size(self, robot: RobotEnv) -> int:
-        """One for each motor."""
+        """Return the number of motors: each has a target."""
         return len(robot.motors)
 
     def build(self, robot: RobotEnv) -> None:
-        """Find how far each joint may swing."""
+        """Find how far each joint may swing within its limits."""
         self._most = [
             min(start - low, high - start)
             for (low, high), start in zip(robot.motor_ranges(self.amplitude), robot.start_positions, strict=True)
         ]
 
     def place(self, robot: RobotEnv) -> None:
-        """Draw how the targets swing."""
+        """Draw amplitude, period and phase of each target."""
         count = len(self._most)
         self._amplitudes = np.multiply(self._most, robot.np_random.uniform(0.3, 1.0, count))
         self._rates = 2 * math.pi / robot.np_random.uniform(*self.periods, count)
@@ -275,13 +275,13 @@ class Track(Task):
         return self._amplitudes * np.sin(self._rates * seconds + self._phases)
 
     def observe(self, robot: RobotEnv) -> list[float]:
-        """The targets."""
+        """Return the targets, as shares of the amplitude that is possible."""
         self._wanted = self._swing(robot)
         scale = self.amplitude or 1.0
         return (self._wanted / scale).tolist()  # type: ignore[no-any-return]
 
     def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
-        """How far the joints are from their targets."""
+        """Return minus the mean distance of the joints from their targets; the episode does not end."""
         moved = np.subtract(robot.joint_positions, robot.start_positions)
         error = float(np.abs(moved - self._wanted).mean())
         self._steps += 1
@@ -290,7 +290,7 @@ class Track(Task):
         return -error, False
 
     def info(self, robot: RobotEnv) -> dict[str, Any]:
-        """How well it tracks."""
+        """Return ``error``, the mean so far [rad or m], and ``tracked``."""
         return {
             "error": self._errors / max(1, self._steps),
             "tracked": 1.0 - self._errors / self._at_rest if self._at_rest else 0.0,

@@ -24,6 +24,7 @@ from es_envs.bullet import (
 from es_racecar import tracks
 from es_racecar.car import HULLS, SEEN_HULLS, WHEEL_FORCE, Car, Lidar
 from es_racecar.fitness import TIME_LIMIT
+from es_racecar.paving import paving
 from es_racecar.pursuit import PurePursuit
 from es_racecar.tracks import Kind, Track
 
@@ -347,6 +348,9 @@ class RaceTrackEnv(BulletEnv):
         if self._opponent:
             self._opponent.place(self.track)
         self._place_walls(self.track)
+        if self.render_mode is not None:
+            last = len(self.track.centre) - 1 - FROM_THE_END
+            self.pave(paving(self.track, [0] if self.track.is_closed else [FROM_THE_END, last]))
         self._wheel_force = WHEEL_FORCE * self.varied["motor_strength"]
         self._steps = 0
         self._along = self._place.moved_to(self._start)

@@ -1,6 +1,7 @@
 """RaceTrack-v0: tracks that nobody has seen, the car on them, the lap's fitness, tracks from files."""
 
 import math
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from es_racecar.track_env import CIRCUITS, SPLITS, RaceTrackEnv
 import es_envs
 from es_core import Checkpoint, evaluate
 from es_envs import Episode
-from es_envs.bullet import pybullet
+from es_envs.bullet import Camera, pybullet
 
 
 @pytest.fixture(scope="module")
@@ -514,3 +515,23 @@ def test_the_pretrained_policy_finishes_tracks_that_it_never_drove():
     score = evaluate(Checkpoint.pretrained("RaceTrack-v0"), episodes=4, workers=1, env_kwargs={"split": "test"})
 
     assert score.success_rate == 1.0
+
+
+def test_films_show_grass_and_chequered_lines_which_policies_do_not_see(tmp_path):
+    file = tmp_path / "straight.csv"
+    file.write_text("".join(f"{x},0,1.5\n" for x in range(12)), encoding="utf-8")
+    env = RaceTrackEnv(track=str(file), start_noise=0.0, render_mode="rgb_array", width=64, height=64)
+
+    def from_above(x, y):
+        camera = Camera(target=(x, y, 0.0), distance=1.0, yaw=0.0, pitch=-89.0)
+        env.eyes = lambda: camera
+        return env.picture(camera).astype(int), env.seen(64).astype(int)
+
+    with closing(env):
+        env.reset(seed=1)
+        grass, finish, road = from_above(5.0, 4.0), from_above(10.0, 0.0), from_above(5.0, 0.4)
+    filmed, (seen, *_) = zip(grass, finish, road, strict=True)
+    assert (filmed[0][..., 1] - filmed[0][..., 2] > 40).all(), "green"
+    assert (filmed[1].min() < 20, filmed[1].max() > 230) == (True, True), "black and white"
+    assert np.median(filmed[2]) < 100, "asphalt"
+    assert np.ptp(seen, axis=-1).max() < 20, "grey"
