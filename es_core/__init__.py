@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from es_core.run import Run, finetune, from_stable_baselines3, train
     from es_core.runs.checkpoint import Checkpoint
     from es_core.runs.metrics import GenerationStats
+    from es_core.runs.repertoire import Repertoire
     from es_core.runs.scores import Evaluation
     from es_core.strategies.ars import ARS
     from es_core.strategies.by_name import STRATEGIES
@@ -67,6 +68,7 @@ _HOME = {
     "OpenAIES": "strategies.openai_es",
     "Population": "strategies.population",
     "RandomSearch": "strategies.random_search",
+    "Repertoire": "runs.repertoire",
     "Results": "pools.pool",
     "Robustness": "reports.robustness_page",
     "RolloutError": "rollout.errors",
@@ -117,6 +119,7 @@ __all__ = [
     "OpenAIES",
     "Population",
     "RandomSearch",
+    "Repertoire",
     "Results",
     "Robustness",
     "RolloutError",
