@@ -1,5 +1,7 @@
 """Repertoires: what the strategies keep, what they refuse, and that nothing of ribs is needed to continue."""
 
+import sys
+
 import numpy as np
 import pytest
 from written import lines, require_equal
@@ -194,3 +196,10 @@ def test_a_behaviour_of_another_size_than_its_names_is_refused(register, tiny, t
     env_id = register(behaviour="small_envs:place_and_steps", behaviours={"place": (-7, 7)})
     with pytest.raises(Exception, match=r"it returned 2 numbers, and behaviours names 1: \['place'\]"):
         train(env_id, run_dir=tmp_path / "run", **{**tiny, "strategy": "map_elites"})
+
+
+def test_without_ribs_the_error_names_what_to_install(monkeypatch):
+    for name in ("ribs", "ribs.archives"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"strategies that fill a repertoire need ribs: pip install 'es-envs\[qd\]'"):
+        make()
