@@ -64,6 +64,7 @@ def section(definition: EnvDefinition, folder: Path) -> str:
     rows = {
         "fitness": ", ".join(f"`{name}`" for name in definition.fitness_names()),
         "behaviour": f"`{definition.behaviour}`",
+        "its ranges": ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in definition.behaviours.items()),
         "step limit": definition.max_episode_steps,
         "solved at": definition.solved_at,
         "recommended": ", ".join(f"`{name}={value}`" for name, value in definition.recommended.items()),

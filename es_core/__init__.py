@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from es_core.run import Run, finetune, from_stable_baselines3, train
     from es_core.runs.checkpoint import Checkpoint
     from es_core.runs.metrics import GenerationStats
+    from es_core.runs.repertoire import Repertoire
     from es_core.runs.scores import Evaluation
     from es_core.strategies.ars import ARS
     from es_core.strategies.by_name import STRATEGIES
     from es_core.strategies.cma_es import CMAES
+    from es_core.strategies.cma_mae import CMAMAE
     from es_core.strategies.ga import GA
+    from es_core.strategies.map_elites import MAPElites
     from es_core.strategies.nsra_es import NSRAES
     from es_core.strategies.openai_es import OpenAIES
     from es_core.strategies.pgpe import PGPE
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ARS": "strategies.ars",
     "CMAES": "strategies.cma_es",
+    "CMAMAE": "strategies.cma_mae",
     "GA": "strategies.ga",
     "NSRAES": "strategies.nsra_es",
     "PGPE": "strategies.pgpe",
@@ -60,9 +64,11 @@ _HOME = {
     "Exported": "deployment.exporting",
     "FilmOptions": "video.options",
     "GenerationStats": "runs.metrics",
+    "MAPElites": "strategies.map_elites",
     "OpenAIES": "strategies.openai_es",
     "Population": "strategies.population",
     "RandomSearch": "strategies.random_search",
+    "Repertoire": "runs.repertoire",
     "Results": "pools.pool",
     "Robustness": "reports.robustness_page",
     "RolloutError": "rollout.errors",
@@ -93,6 +99,7 @@ _HOME = {
 __all__ = [
     "ARS",
     "CMAES",
+    "CMAMAE",
     "GA",
     "NSRAES",
     "PGPE",
@@ -108,9 +115,11 @@ __all__ = [
     "Exported",
     "FilmOptions",
     "GenerationStats",
+    "MAPElites",
     "OpenAIES",
     "Population",
     "RandomSearch",
+    "Repertoire",
     "Results",
     "Robustness",
     "RolloutError",

@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     ACTOR = 18
     LEARNING = 19
     RESTART = 20
+    EMITTER = 21
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.

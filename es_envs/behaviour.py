@@ -1,7 +1,8 @@
 """Behaviours: episodes as a few numbers, by which a strategy tells what is new from what it has seen.
 
 A behaviour is a function ``(Episode) -> sequence of floats``, always as many. An environment's definition names its own
-by ``module:name``. Distances between two are Euclidean, so their entries should be of one scale.
+by ``module:name``, and may name its numbers and their ranges, ``behaviours``, for strategies that fill a repertoire.
+Distances between two are Euclidean, so their entries should be of one scale.
 """
 
 from collections.abc import Mapping
@@ -71,6 +72,9 @@ class BehaviourDescriber:
             values = np.asarray(describe(episode), float)
             if values.ndim != 1 or not 1 <= values.size <= _LONGEST or not np.isfinite(values).all():
                 raise ValueError(f"it returned {values!r}, expected a sequence of 1 to {_LONGEST} finite numbers")
+            names = self._definition.behaviours
+            if names and values.size != len(names):
+                raise ValueError(f"it returned {values.size} numbers, and behaviours names {len(names)}: {list(names)}")
             if values.size != (self._size or values.size):
                 raise ValueError(f"it returned {values.size} numbers, and {self._size} for another episode")
         except Exception as error:

@@ -26,6 +26,8 @@ ID_PATTERN = re.compile(r"(?:[\w-]+/)?\w(?:[\w.-]*\w)?", re.ASCII)
 # A file in a package: not a path, which could lead out of it.
 _CHECKPOINT_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[\w.-]+\.safetensors", re.ASCII)
 
+_MAPPINGS = "kwargs", "randomize", "fitnesses", "behaviours", "scripts", "recommended", "recommended_for"
+
 _initialized: set[tuple[int, str]] = set()  # with the process, since a fork has not called them
 _NAMES = r"'\w+'(?:(?:, and |, | and )'\w+')*"  # as Python lists missing arguments
 
@@ -59,6 +61,8 @@ class EnvDefinition:
         fitnesses: more fitness functions by name; all are logged, and you can choose any with ``train(fitness=name)``.
         behaviour: ``module:name`` of a function ``(Episode) -> sequence of floats``, always as many, which says what
             an episode came to, for strategies that seek what is new (see ``es_envs.behaviour``).
+        behaviours: name and range, lowest and highest value, of each of its numbers in their order, such as
+            ``{"left foot": (0, 1), "right foot": (0, 1)}``, for strategies that fill a repertoire; empty: they cannot.
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself. A run
             then truncates episodes after 1000 steps, or after its own ``max_episode_steps``.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment, also
@@ -85,6 +89,7 @@ class EnvDefinition:
     randomize: Mapping[str, Any] = field(default_factory=dict)
     fitnesses: Mapping[str, str | Callable[..., Any]] = field(default_factory=dict)
     behaviour: str | Callable[..., Any] = "es_envs.behaviour:last_observation"
+    behaviours: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     max_episode_steps: int | None = None
     initializer: str | Callable[[], None] | None = None
     vector_entry_point: str | Callable[..., Any] | None = None
@@ -142,14 +147,26 @@ class EnvDefinition:
             self._set("solved_at", float(threshold))
 
     def _require_mappings(self) -> None:
-        for attribute in ("kwargs", "randomize", "fitnesses", "scripts", "recommended", "recommended_for"):
+        for attribute in _MAPPINGS:
             value = getattr(self, attribute)
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
                 raise TypeError(f"{self.id}: {attribute} must be a dict with strings as keys, got {value!r}")
             self._set(attribute, dict(value))
+        self._set("behaviours", {name: self._range(name, value) for name, value in self.behaviours.items()})
         for strategy, recommended in self.recommended_for.items():
             if not isinstance(recommended, Mapping):
                 raise TypeError(f"{self.id}: recommended_for[{strategy!r}] must be a dict, got {recommended!r}")
+
+    def _range(self, name: str, value: Any) -> tuple[float, float]:
+        try:
+            low, high = map(as_float, value)
+        except (TypeError, ValueError):
+            low = high = math.nan
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(
+                f"{self.id}: behaviours[{name!r}] must be its lowest and highest value, such as (0, 1); got {value!r}"
+            )
+        return low, high
 
     def _set(self, attribute: str, value: Any) -> None:
         object.__setattr__(self, attribute, value)  # the dataclass is frozen; this runs only while it is made

@@ -124,8 +124,21 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-STRATEGIES = {name: find_strategy(name) for name in (*by_name.STRATEGIES, *registry.strategies())}
-"""The strategies of ours, and those of the plugins that are installed."""
+STRATEGIES = {
+    name: strategy
+    for name in (*by_name.STRATEGIES, *registry.strategies())
+    if not (strategy := find_strategy(name)).keeps_repertoire or find_spec("ribs")
+}
+"""The strategies of ours that can be used here, and those of the plugins that are installed."""
+
+
+def options_for(strategy, axes=2):
+    """Settings that a strategy needs where the environment names no ranges for the numbers of its behaviour."""
+    if not STRATEGIES[strategy].keeps_repertoire:
+        return {}
+    ranges = [[f"number {axis}", -100, 100] for axis in range(axes)]
+    return {"strategy_options": {"ranges": ranges}, "observation_normalization": False}
+
 
 # One of each plugin first: tests that take long for each environment leave all others to the long round.
 _FIRST = ("CartPoleBullet-v0", "HopperBullet-v0", "RaceTrack-v0", "BalancingPlate-v0")

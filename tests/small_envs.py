@@ -845,3 +845,8 @@ class Widening(gymnasium.Env):
 
     def step(self, action):
         return np.zeros(1, np.float32), -abs(float(action[0]) - self.width), True, False, {}
+
+
+def place_and_length(episode):
+    """A behaviour of a cart with a pole: where the cart ends [m], and after what share of 30 steps."""
+    return [float(episode.last_observation[0]), episode.length / 30]

@@ -88,7 +88,7 @@ def execution(options: argparse.Namespace) -> dict[str, Any]:
 
 def chosen_episodes(options: argparse.Namespace) -> dict[str, Any]:
     """Return which episodes of which policy were chosen."""
-    names = ("episodes", "seed", "generation", "candidate", "env_kwargs")
+    names = ("episodes", "seed", "generation", "candidate", "cell", "env_kwargs")
     given = {name: getattr(options, name) for name in names}
     return {**given, "trust": options.trust_names}
 
@@ -103,6 +103,20 @@ def add_seed(sub: argparse.ArgumentParser) -> None:
 def add_generation(sub: argparse.ArgumentParser) -> None:
     """Add the generation of a run whose policy is meant."""
     sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
+
+
+def add_cell(sub: argparse.ArgumentParser) -> None:
+    """Add the cell of a repertoire whose policy is meant."""
+    sub.add_argument("--cell", type=whole_numbers, metavar="I,J", help="policy of this cell of the run's repertoire")
+
+
+def _whole_numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+# argparse says "invalid NAME value: '...'", with the function's name.
+_whole_numbers.__name__ = "list of whole numbers (such as 0,5,20)"
+whole_numbers: Callable[[str], list[int]] = _whole_numbers
 
 
 def add_workers(sub: argparse.ArgumentParser) -> None:
@@ -183,6 +197,7 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
     add_seed(sub)
     add_generation(sub)
     sub.add_argument("--candidate", type=int, metavar="C", help="a candidate of that generation's population")
+    add_cell(sub)
     sub.add_argument(
         "--policy",
         metavar="NAME",

@@ -71,6 +71,7 @@ def _show(options: argparse.Namespace) -> None:
         ("actions", space_text(spaces[1])),
         ("fitness", ", ".join(definition.fitness_names())),
         ("behaviour", str(definition.behaviour)),
+        ("its ranges", ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in definition.behaviours.items())),
         ("step limit", str(definition.max_episode_steps or "none")),
         ("solved at", _goal(definition)),
         ("randomize", _settings_text(definition.randomize)),

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from es_core.cli.arguments import add_size
+from es_core.cli.arguments import add_size, whole_numbers
 
 if TYPE_CHECKING:
     from es_envs import Episode
@@ -24,7 +24,9 @@ def add_film(sub: argparse.ArgumentParser) -> None:
         "path", nargs="?", metavar="FILM", help="ends in .mp4 or .gif (default: a new .mp4 in the run's folder videos/)"
     )
     who = sub.add_argument_group("policies", "by default the best centre; several play the same start")
-    who.add_argument("--seeds", type=_numbers, metavar="S,S", help="seeds of the episodes, instead of unseen starts")
+    who.add_argument(
+        "--seeds", type=whole_numbers, metavar="S,S", help="seeds of the episodes, instead of unseen starts"
+    )
     chosen = who.add_mutually_exclusive_group()
     chosen.add_argument(
         "--evolution",
@@ -33,10 +35,13 @@ def add_film(sub: argparse.ArgumentParser) -> None:
         const="auto",
         help="centres of a few generations that show the run's progress",
     )
-    chosen.add_argument("--generations", type=_numbers, metavar="G,G", help="centres of these generations")
+    chosen.add_argument("--generations", type=whole_numbers, metavar="G,G", help="centres of these generations")
     chosen.add_argument("--every", type=int, metavar="K", help="centres of every K-th generation with a checkpoint")
     chosen.add_argument(
         "--compare", nargs="+", default=(), metavar="RUN", help="the policies of other runs, in the same environment"
+    )
+    chosen.add_argument(
+        "--gallery", metavar="4x4", help="so many rows and columns of policies of the run's repertoire, side by side"
     )
     who.add_argument(
         "--population", type=int, metavar="N", help="the first N candidates of the generation, or of each generation"
@@ -168,12 +173,3 @@ def scores(path: str | Path, episodes: Sequence["Episode"]) -> str:
     if len(set(titles)) > 1:
         values = [f"{title}: {value}" for title, value in zip(titles, values, strict=True)]
     return "fitness of the filmed episodes: " + ("; " if len(set(titles)) > 1 else ", ").join(values)
-
-
-def _whole_numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
-
-
-# argparse says "invalid NAME value: '...'", with the function's name.
-_whole_numbers.__name__ = "list of whole numbers (such as 0,5,20)"
-_numbers: Callable[[str], list[int]] = _whole_numbers

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import es_envs
 from es_core.cli.arguments import (
+    add_cell,
     add_command,
     add_generation,
     add_json,
@@ -38,6 +39,7 @@ def add(commands: Any) -> None:
         examples=(
             "runs/ID/RUN",
             "runs/ID/RUN --episodes 1000 --fitness distance",
+            "runs/ID/RUN --cell 3,7  # of a repertoire",
             "RaceCar-v0 --policy random  # a baseline",
         ),
     )
@@ -67,6 +69,7 @@ def add(commands: Any) -> None:
             "runs/ID/RUN racecar.mp4",
             "runs/ID/RUN --evolution --grid",
             "runs/ID/RUN --generation 4 --ghosts  # all candidates",
+            "runs/ID/RUN gallery.mp4 --gallery 4x4  # of a repertoire",
             "BalancingPlate-v0 --pretrained",
         ),
     )
@@ -78,6 +81,7 @@ def add(commands: Any) -> None:
     add_source(sub)
     sub.add_argument("path", metavar="POLICY.onnx", help="the file")
     add_generation(sub)
+    add_cell(sub)
     sub.add_argument(
         "--seed",
         type=int,
@@ -250,6 +254,7 @@ def _export(options: argparse.Namespace) -> None:
         _policy(options),
         options.path,
         generation=options.generation,
+        cell=options.cell,
         seed=options.seed,
         trust=options.trust_names,
     )

@@ -282,6 +282,7 @@ def _run(train: "Callable[..., Run]", options: argparse.Namespace, *source: Any,
 
 
 def _report_run(run: "Run", options: argparse.Namespace) -> None:
+    from es_core.config.strategy_defaults import keeps_repertoire
     from es_core.formatting import figures
     from es_core.training.advice import advice
 
@@ -312,14 +313,15 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         unseen = " from starts that no decision has seen" if last is not None and last.verdict else ""
         log(f"best centre, of generation {best[0]}: fitness {best[1]}{unseen}")
     verbs = ("evaluate", "record", "report") if run.end is not None else ("resume", "evaluate", "record", "report")
-    log_next(*(_command(verb, run) for verb in verbs))
+    gallery = [_command("record", run, gallery="4x4")] if keeps_repertoire(run.config.strategy) else []
+    log_next(*(_command(verb, run) for verb in verbs), *gallery)
 
 
-def _command(verb: str, run: "RunFolder") -> str:
+def _command(verb: str, run: "RunFolder", **options: str) -> str:
     """A command about a run that this one has trained, and so trusts."""
     from es_core.config.commands import run_command
 
-    return run_command(verb, run.config, run.directory, trusted=True)
+    return run_command(verb, run.config, run.directory, trusted=True, **options)
 
 
 def _ending(run: "Run") -> str:

@@ -9,6 +9,7 @@ import es_envs
 from es_core.config.given import is_left_open
 from es_core.config.keywords import to_keywords
 from es_core.config.objects import given_objects
+from es_core.config.strategy_defaults import keeps_repertoire
 from es_core.config.train_config import TrainConfig, option_fields
 from es_core.config.trust import require_trusted
 from es_core.formatting import shell_line
@@ -156,4 +157,9 @@ def _decisive_settings(config: TrainConfig) -> dict[str, Any]:
     """The settings on which the defaults of others depend."""
     default = TrainConfig.for_env(config.env_id)
     names = {"strategy", "fitness"} - {*config.decided}
-    return {name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(default, name)}
+    settings = {
+        name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(default, name)
+    }
+    if keeps_repertoire(config.strategy) and "ranges" in config.strategy_options:  # the environment may name none
+        settings["strategy_options"] = {"ranges": config.strategy_options["ranges"]}
+    return settings

@@ -28,6 +28,9 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ga": {},
     "random_search": {"sigma": 0.5},
     "nsra_es": {},
+    # A goal for one policy does not end a search for many.
+    "map_elites": {"sigma": 0.02, "observation_normalization": False, "solved_at": None},
+    "cma_mae": {"sigma": 0.5, "observation_normalization": False, "solved_at": None},
 }
 """Values of all strategies of ours, from their papers, that differ from the fields' defaults."""
 
@@ -61,6 +64,11 @@ def defaults_of(name: str) -> Mapping[str, Any]:
     """Values that a strategy or trainer has in the place of the fields' defaults; those of an unknown one are empty."""
     defaults: Mapping[str, Any] = getattr(plugin_class(name), "defaults", {})
     return STRATEGY_DEFAULTS.get(name, defaults)
+
+
+def keeps_repertoire(name: str) -> bool:
+    """Return True if a strategy fills a repertoire, and so needs names and ranges of behaviours."""
+    return name in {"map_elites", "cma_mae"} or bool(getattr(plugin_class(name), "keeps_repertoire", False))
 
 
 def unused_by(name: str) -> Collection[str]:

@@ -41,7 +41,7 @@ from es_core.config.given import (
     is_left_open,
 )
 from es_core.config.keywords import field_name, keyword, to_fields
-from es_core.config.strategy_defaults import defaults_of, is_trainer, unused_by
+from es_core.config.strategy_defaults import defaults_of, is_trainer, keeps_repertoire, unused_by
 from es_core.files import MOST_CONFIG, CheckpointError, parse_json, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
@@ -489,13 +489,39 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
         limit, decided = self.max_episode_steps, self.decided
         if limit is None and definition.max_episode_steps is None:  # an episode might never end
             limit, decided = _DEFAULT_LIMIT, (*decided, "max_episode_steps")
+        options = self.strategy_options
+        if keeps_repertoire(self.strategy):
+            options = {**options, "ranges": self._ranges(definition)}
         return replace(
             self,
             fitness=fitness,
+            strategy_options=options,
             max_episode_steps=limit,
             schedule_generations=generations,
             decided=decided,
         )
+
+    def _ranges(self, definition: EnvDefinition) -> list[list[Any]]:
+        """Names and ranges of a behaviour's numbers, in their order: the definition's, unless the options have others.
+
+        Raises:
+            ValueError: there are none, or the options name others than the definition.
+        """
+        given, own = self.strategy_options.get("ranges"), definition.behaviours
+        if given is None and not own:
+            raise ValueError(
+                f"strategy {self.strategy!r} fills a grid over ranges of behaviour, and {definition.label} names none: "
+                'give its EnvDefinition a function behaviour and behaviours={"name": (lowest, highest), ...}, or the '
+                'run strategy_options={"ranges": [["name", lowest, highest], ...]}'
+            )
+        if isinstance(given, Mapping):  # some of them; a dict loses its order in a file
+            if unknown := sorted(given.keys() - own.keys()):
+                raise ValueError(
+                    f"ranges: {definition.label} has no behaviour {unknown[0]!r}, it names {', '.join(own) or 'none'}"
+                )
+            own, given = {**own, **given}, None
+        ranges: list[list[Any]] = lists([[name, *values] for name, values in own.items()] if given is None else given)
+        return ranges
 
     def _require_useful(self) -> None:
         """Refuse a setting that changes nothing, with this strategy or without another setting."""
@@ -545,6 +571,8 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
             if name in {"bits", "decided", *BOUNDS} or is_left_open(name, value):
                 continue
             wanted = replace(self, **{name: value}).to_json()[name]
+            if name == "strategy_options" and "ranges" not in wanted:  # the environment's, as the run began with them
+                wanted |= {own: each for own, each in stored[name].items() if own == "ranges"}
             if wanted != stored[name]:
                 raise ValueError(
                     f"{keyword(name)} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}. Only "

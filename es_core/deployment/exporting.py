@@ -69,6 +69,7 @@ def export(
     path: str | os.PathLike[str],
     *,
     generation: int | None = None,
+    cell: Sequence[int] | None = None,
     seed: int = 0,
     trust: bool = False,
 ) -> Exported:
@@ -82,6 +83,7 @@ def export(
         source: see ``evaluate``.
         path: path of the file, ending in .onnx.
         generation: export a Run's centre of this generation instead of the best.
+        cell: export the policy of this cell of a repertoire instead; see ``evaluate``.
         seed: seed of the episodes in which file and policy are compared.
         trust: allow the source to name modules outside the installed plugins.
 
@@ -102,7 +104,7 @@ def export(
     require_folder(path, "file")
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         source = RunFolder.open(source, trust=trust)
-    checkpoint, definition = find_policy(source, generation=generation, trust=trust)
+    checkpoint, definition = find_policy(source, generation=generation, cell=cell, trust=trust)
     episodes = _play(checkpoint, definition, episode_seeds(seed, Purpose.TEST, _EPISODES))
 
     from es_core.policies.deployed import Deployed
@@ -139,6 +141,8 @@ def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition)
     }
     if isinstance(source, RunFolder) and checkpoint.generation < len(source.history):
         stats = source.history[checkpoint.generation]
+        if stats.parameter_hash != checkpoint.parameter_hash:  # not its centre, of which the scores are
+            return message
         best = source.best_score
         score = best[1] if best and best[0] == checkpoint.generation else stats.confirmation or stats.evaluation
         if score is not None:

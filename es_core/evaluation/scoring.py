@@ -1,7 +1,7 @@
 """Evaluate: the score of an evolved policy on starts that its training never saw."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from es_core.config.trust import require_trusted
 from es_core.pools.local import LocalPool
 from es_core.pools.options import PoolOptions
 from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.repertoire import with_policy_of
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
@@ -36,6 +37,7 @@ def evaluate(
     seed: int = 0,
     generation: int | None = None,
     candidate: int | None = None,
+    cell: Sequence[int] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     fitness: str | None = None,
     workers: int | None = None,
@@ -51,6 +53,8 @@ def evaluate(
         seed: seed of the starts; episode k is the one that ``record(seed=seed)`` films.
         generation: score a Run's centre of this generation instead; it is rebuilt from the log if it has no checkpoint.
         candidate: score this candidate of the population around that centre instead.
+        cell: score the policy of this cell of a Run's latest repertoire instead, or of that of ``generation``. On
+            unseen starts it usually scores less than the fitness with which it was found, since luck has chosen it.
         env_kwargs: keyword arguments of the environment that are others than in training.
         fitness: name of the fitness that scores, of which the result's mean and interval are; None: the run's own.
             ``Evaluation.fitnesses`` has those of the environment in any case.
@@ -59,7 +63,8 @@ def evaluate(
         progress: show a progress bar, if there is a terminal.
 
     Raises:
-        ValueError: episodes is not positive, there is no such candidate or fitness, or a name is not trusted.
+        ValueError: episodes is not positive, there is no such candidate or fitness, the cell is empty, or a name is not
+            trusted.
         FileNotFoundError: there is no such run, checkpoint or generation.
         CheckpointError: the checkpoint or the log is damaged.
         RolloutError: an episode failed.
@@ -73,7 +78,7 @@ def evaluate(
     """
     require_positive("episodes", episodes)
     checkpoint, definition = find_policy(
-        source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
+        source, generation=generation, candidate=candidate, cell=cell, env_kwargs=env_kwargs, trust=trust
     )
     if fitness is not None:
         # In a config of its own: other settings of the run, such as a survival bonus, may fit to its own fitness alone.
@@ -101,24 +106,31 @@ def find_policy(
     *,
     generation: int | None,
     candidate: int | None = None,
+    cell: Sequence[int] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     trust: bool,
 ) -> tuple[Checkpoint, EnvDefinition]:
     """Find the checkpoint that ``source`` stands for, and the definition of its environment.
 
-    With ``candidate``, its mean is that candidate's parameters; with ``env_kwargs``, its environment has them, too.
+    With ``candidate`` or ``cell``, its mean is the parameters of that candidate, or of that cell of its repertoire;
+    with ``env_kwargs``, its environment has them, too.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        ValueError: a name is not trusted, a generation is given for a single checkpoint, or there is no such candidate.
+        ValueError: a name is not trusted, a generation is given for a single checkpoint, or there is no such candidate
+            or cell.
         CheckpointError: the checkpoint is damaged, or cannot be rebuilt.
     """
-    checkpoint = find_checkpoint(source, generation=generation, trust=trust)
+    if candidate is not None and cell is not None:
+        raise ValueError("candidate and cell name two policies: give one of them")
+    checkpoint = find_checkpoint(source, generation=generation, trust=trust, latest=cell is not None)
     definition = require_trusted(checkpoint.config, trust=checkpoint.trusted, where=checkpoint.where)
     if candidate is not None:
         population = population_of(checkpoint)
         require_candidate(population, candidate)
         checkpoint = replace(checkpoint, mean=population.candidate(candidate))
+    if cell is not None:
+        checkpoint = with_policy_of(checkpoint, cell)
     config = checkpoint.config
     if env_kwargs is not None:
         others = replace(config, env_kwargs=env_kwargs).env_kwargs  # which refuses what are none
@@ -126,8 +138,12 @@ def find_policy(
     return replace(checkpoint, config=config), definition
 
 
-def find_checkpoint(source: Source, *, generation: int | None = None, trust: bool = False) -> Checkpoint:
+def find_checkpoint(
+    source: Source, *, generation: int | None = None, trust: bool = False, latest: bool = False
+) -> Checkpoint:
     """Find the checkpoint that ``source`` stands for; the names in it have still to be trusted, if it is not.
+
+    Without a generation, that is a run's best evaluated centre, or its ``latest`` checkpoint.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
@@ -143,7 +159,10 @@ def find_checkpoint(source: Source, *, generation: int | None = None, trust: boo
             return replace(source, trusted=trust or source.trusted)
         return Checkpoint.load(source, trust=trust)
     source = replace(source, trusted=trust or source.trusted)
-    kept = find_best(source) or source.checkpoint if generation is None else rebuild(source, generation)
+    if generation is not None:
+        kept: Checkpoint | None = rebuild(source, generation)
+    else:
+        kept = (None if latest else find_best(source)) or source.checkpoint
     if kept is None:
         hint = " any more: `es-envs resume` rebuilds it from the log" if source.history else " yet"
         raise FileNotFoundError(f"{source.directory} has no checkpoint{hint}")

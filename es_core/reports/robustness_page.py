@@ -99,6 +99,7 @@ def robustness(
     seed: int = 0,
     generation: int | None = None,
     candidate: int | None = None,
+    cell: Sequence[int] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     fitness: str | None = None,
     workers: int | None = None,
@@ -116,6 +117,7 @@ def robustness(
         seed: see ``evaluate``.
         generation: see ``evaluate``.
         candidate: see ``evaluate``.
+        cell: see ``evaluate``.
         env_kwargs: see ``evaluate``.
         fitness: see ``evaluate``.
         workers: see ``evaluate``.
@@ -129,7 +131,7 @@ def robustness(
         RolloutError: see ``evaluate``.
     """
     checkpoint, definition = find_policy(
-        source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
+        source, generation=generation, candidate=candidate, cell=cell, env_kwargs=env_kwargs, trust=trust
     )
     ranges: Any = checkpoint.config.randomize if randomize is None else randomize
     if not ranges:

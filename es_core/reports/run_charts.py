@@ -118,6 +118,20 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
                 curve("training cap", "other", lambda stats: stats.rules.get("episode_cap")),
             ),
         ),
+        Chart(
+            name="coverage",
+            title="Repertoire: coverage",
+            note="Share of the cells that have a policy.",
+            marks=(curve("filled", "population", lambda stats: stats.coverage),),
+            limits=(0, 1),
+            percent=True,
+        ),
+        Chart(
+            name="qd-score",
+            title="Repertoire: QD score",
+            note="Sum over the cells of what their policies' fitness is above the strategy's floor.",
+            marks=(curve("QD score", "population", lambda stats: stats.qd_score),),
+        ),
         *map(other_fitness, others),
         Chart(
             name="contenders",

@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime
 from importlib.metadata import version
@@ -14,7 +14,7 @@ from typing import Any
 import es_envs
 from es_core.config.commands import changed_settings, default_settings, run_command, train_command
 from es_core.config.keywords import keyword, to_keywords
-from es_core.config.strategy_defaults import is_trainer
+from es_core.config.strategy_defaults import is_trainer, keeps_repertoire
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
 from es_core.files import CheckpointError, parse_json, read_whole, write_whole
@@ -22,6 +22,7 @@ from es_core.formatting import duration, figures, percent, text_of
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_core.reports.next_step import next_step
 from es_core.reports.pages import render, require_page
+from es_core.reports.repertoire_map import repertoire_maps
 from es_core.reports.run_charts import run_charts, run_places
 from es_core.reports.run_films import BEST, films, make_films, starts
 from es_core.runs.run_folder import RunFolder
@@ -139,6 +140,7 @@ def _page(
         film_fault=fault,
         film_command=run_command("report", run.config, run.directory, trusted=run.trusted, film=True),
         starts=starts(run),
+        **_repertoire(run),
         settings_shown=_settings(run.config),
         commands=list(_commands(run)),
         sheet=sheet,
@@ -147,6 +149,28 @@ def _page(
         version=version("es-envs"),
         made=f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
     )
+
+
+def _repertoire(run: RunFolder) -> dict[str, Any]:
+    """What the page says about a run's repertoire: nothing, if there is none."""
+    found = None
+    if keeps_repertoire(run.config.strategy):
+        with contextlib.suppress(CheckpointError, FileNotFoundError, ValueError):  # no checkpoint, or a damaged one
+            found = run.repertoire
+    if found is None or not len(found):
+        return {"maps": []}
+
+    def command(**options: str | Sequence[int]) -> str:
+        return run_command("record", run.config, run.directory, trusted=run.trusted, **options)
+
+    return {
+        "maps": list(repertoire_maps(found, lambda cell: command(cell=cell))),
+        "repertoire": found,
+        "coverage": percent(found.coverage),
+        "lowest": float(found.fitness.min()),
+        "highest": float(found.fitness.max()),
+        "gallery_command": command(gallery="4x4"),
+    }
 
 
 def _definition(run: RunFolder, *, trust: bool) -> EnvDefinition | str:

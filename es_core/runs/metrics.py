@@ -16,6 +16,11 @@ DIAGNOSTICS = (
     "step_to_sigma",
     "step_cosine",
     "parameter_norm",
+    "coverage",
+    "qd_score",
+    "best_elite",
+    "new_cells",
+    "out_of_range",
 )
 """Diagnostics of a strategy's last step; fields of ``GenerationStats``."""
 
@@ -43,6 +48,11 @@ class GenerationStats:
         step_to_sigma: root mean square of that step's entries, divided by sigma.
         step_cosine: cosine between that step and the one before it; below 0 the centre turns back.
         parameter_norm: length of the next centre. An undefined diagnostic is None.
+        coverage: share of a repertoire's cells that are filled after this generation.
+        qd_score: sum over its cells of the fitness above the strategy's ``floor``.
+        best_elite: highest fitness in it.
+        new_cells: number of its cells that this generation filled first.
+        out_of_range: share of the candidates whose behaviour lay outside its ranges.
         episode_length: mean steps of the population's episodes.
         capped_episodes: share of them that a step limit ended.
         steps: environment steps of the population's episodes, including those that choose an elite.
@@ -84,6 +94,11 @@ class GenerationStats:
     step_to_sigma: float | None
     step_cosine: float | None
     parameter_norm: float | None
+    coverage: float | None
+    qd_score: float | None
+    best_elite: float | None
+    new_cells: float | None
+    out_of_range: float | None
     episode_length: float | None
     capped_episodes: float | None
     steps: int
@@ -186,6 +201,7 @@ class GenerationStats:
 def _from_older(values: dict[str, Any]) -> dict[str, Any]:
     """Return a line of metrics, of this version or an earlier one, as this version has it."""
     missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "end": None, "contender": 0}
+    missing |= dict.fromkeys(("coverage", "qd_score", "best_elite", "new_cells", "out_of_range"))
     values = {**missing, **{name: value for name, value in values.items() if name != "observation_spread"}}
     if "rules" not in values:  # each rule had a field of its own
         older = {"range_share": None, "restarts": 0, "failed_early": False, "episode_cap": None}

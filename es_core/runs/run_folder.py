@@ -42,6 +42,7 @@ from es_core.runs.failure import RunFailure
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.locks import Lock, LockedError, LockLostError, hold, is_held
 from es_core.runs.metrics import GenerationStats
+from es_core.runs.repertoire import Repertoire
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
@@ -244,6 +245,18 @@ class RunFolder:
         """The latest checkpoint, or None before the first."""
         generations = self.checkpoint_generations()
         return self.checkpoint_at(generations[-1]) if generations else None
+
+    @property
+    def repertoire(self) -> Repertoire:
+        """The policies that its strategy keeps for the cells of a grid of behaviours, in its latest checkpoint.
+
+        Raises:
+            ValueError: its strategy keeps none, or there is no checkpoint yet.
+        """
+        checkpoint = self.checkpoint
+        if checkpoint is None:
+            raise ValueError(f"{self.directory} has no checkpoint yet, and so no repertoire")
+        return Repertoire.of(replace(checkpoint, where=str(self.directory)))
 
     @property
     def stored_best(self) -> Checkpoint | None:

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from es_core.config.budgets import largest_population
 from es_core.config.choices import SIGN_SHAPINGS
 from es_core.config.plan import Plan
-from es_core.config.strategy_defaults import STABLE_BASELINES3, is_trainer, plugin_class
+from es_core.config.strategy_defaults import STABLE_BASELINES3, is_trainer, keeps_repertoire, plugin_class
 from es_core.config.train_config import MOST, TrainConfig
 from es_core.policies.network import Policy
 from es_core.strategies.ars import ARS
 from es_core.strategies.cma_es import CMAES
+from es_core.strategies.cma_mae import CMAMAE
 from es_core.strategies.defaults import plan_for
 from es_core.strategies.ga import GA
+from es_core.strategies.map_elites import MAPElites
 from es_core.strategies.nsra_es import NSRAES
 from es_core.strategies.openai_es import OpenAIES
 from es_core.strategies.pgpe import PGPE
@@ -39,6 +41,8 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
     "ga": GA,
     "random_search": RandomSearch,
     "nsra_es": NSRAES,
+    "map_elites": MAPElites,
+    "cma_mae": CMAMAE,
 }
 
 # Settings that a strategy gets if its constructor has an argument of that name.
@@ -105,6 +109,17 @@ def _require_comparable(config: Plan, strategy: type[Strategy]) -> None:
             f"shaping={config.shaping!r} compares signs of rewards within mirrored pairs, and strategy "
             f"{config.strategy!r} has none: choose another shaping"
         )
+    names = {config.strategy, *(own.get("strategy", config.strategy) for own in config.contenders)}
+    if config.contenders and any(keeps_repertoire(name) for name in names):
+        raise ValueError(
+            "map_elites and cma_mae keep a repertoire, which no other search can take over: leave contenders out"
+        )
+    if config.observation_normalization and strategy.keeps_repertoire:
+        raise ValueError(
+            f"strategy {config.strategy!r} keeps policies of many generations, and observation_normalization changes "
+            "what they see from one generation to the next: they would no longer do what they are kept for. Leave it "
+            "out, and let the environment scale its observations"
+        )
     if config.episode_seeds == "grouped" and strategy.compares_generations:
         raise ValueError(
             f"strategy {config.strategy!r} compares fitness between generations, and episode_seeds='grouped' leaves "
@@ -137,7 +152,9 @@ def _require_sizes(config: Plan, strategy: type[Strategy]) -> None:
             "that restarts late would hardly explore: leave restarts or the final values out"
         )
     why = ""
-    if not strategy.rebuildable:
+    if strategy.keeps_repertoire:
+        why = "its repertoire would be lost"
+    elif not strategy.rebuildable:
         why = "its learner would be lost"
     elif largest_population(config) > MOST:
         why = f"the last population would have more than {MOST}"

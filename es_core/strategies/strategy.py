@@ -56,6 +56,8 @@ class Strategy(ABC):
     """True if a generation follows from the one before and its fitness, so that a log of fitness is enough."""
     compares_generations: ClassVar[bool] = False
     """True if fitness is compared from one generation to the next, and so cannot be a rank within a generation."""
+    keeps_repertoire: ClassVar[bool] = False
+    """True if its result is a repertoire of policies, one for each cell of a grid of behaviours."""
     state: ClassVar[tuple[str, ...]] = ()
     """Names of further attributes, arrays and numbers, that determine the next generation."""
 

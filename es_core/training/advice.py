@@ -84,6 +84,8 @@ def _first_true(history: History, restarts: int) -> tuple[Rule | None, str]:
     recent = recent_generations(history, last.search)
     # Where a restart is left, the run knows itself what to do at a plateau.
     rules = [rule for rule in _RULES if rule is not _plateau or last.rules.get("plateau", 0) == restarts]
+    if any(stats.coverage is not None for stats in history[-2:]):  # a repertoire grows where no fitness rises
+        rules = [_no_difference]
     for rule in [_goal_too_easy] if last.solved else rules:
         if recent and (sentence := rule(recent, history[0])):
             return rule, sentence

@@ -237,6 +237,9 @@ class RunProgress:
             yield "final", [*self._bests[:-1], self._final.mean], _scored(self._final)
         elif self._best is not None:
             yield "confirmed", self._bests, f"{figures(self._best[1])} in generation {self._best[2]}"
+        filled = next((stats for stats in self._run.history[:-3:-1] if stats.coverage is not None), None)
+        if filled is not None:
+            yield "repertoire", [], f"{percent(filled.coverage or 0)} of its cells, QD score {figures(filled.qd_score)}"
         speed = next((speed for stats in self._run.history[:-3:-1] if (speed := stats.steps_per_second)), None)
         if speed is not None:  # the run's last generation may play nothing
             yield "speed", [], f"{figures(round(speed))} steps/s"

@@ -39,6 +39,8 @@ _DEFAULTS_FOR: Mapping[str, Mapping[str, Any]] = {
     "sep_cma_es": {"sigma": (0.02, 2.0), "population_size": (8, 128)},
     "ga": {"sigma": (0.003, 0.3)},
     "random_search": {"sigma": (0.05, 3.0)},
+    "map_elites": {"sigma": (0.003, 0.3), "observation_normalization": [False]},
+    "cma_mae": {"sigma": (0.02, 2.0), "observation_normalization": [False]},
     "erl": {"sigma": (0.02, 0.5), "population_size": (6, 32)},
 }
 

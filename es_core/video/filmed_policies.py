@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.choices import SCRIPTED
-from es_core.evaluation.scoring import Source, find_policy, population_of
+from es_core.evaluation.scoring import Source, find_checkpoint, find_policy, population_of
 from es_core.files import CheckpointError
 from es_core.policies.normalization import Statistics
 from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.repertoire import Repertoire, cell_text
 from es_core.runs.run_folder import RunFolder
 from es_core.video.options import FilmOptions
 from es_envs import EnvDefinition
@@ -32,7 +33,7 @@ class FilmedPolicy:
         statistics: statistics that normalise its observations or hidden layers, or None.
         script: name of a scripted policy, which has no generation.
         source: which of the film's sources it is from, counted from 0.
-        name: name of that source, if there are several.
+        name: name of that source, if there are several, or of its cell in a repertoire.
     """
 
     generation: int
@@ -97,18 +98,40 @@ def filmed_policies(
     find: Callable[..., Found] = partial(find_policy, env_kwargs=options.env_kwargs, trust=options.trust)
     if options.others:
         return _of_several_sources(source, options, find)
+    if options.gallery is not None:
+        return _of_repertoire(source, options)
     if options.generations is None:
-        found = [find(source, generation=options.generation, candidate=options.candidate)]
+        found = [find(source, generation=options.generation, candidate=options.candidate, cell=options.cell)]
     else:
         found = _of_generations(source, options, find)
     if options.population is not None or (options.together and options.generations is None):
         groups = [_population(checkpoint, options.candidates) for checkpoint, _ in found]
     else:
-        groups = [[policy_of(checkpoint, options.candidate) for checkpoint, _ in found]]
+        groups = [[policy_of(checkpoint, options.candidate, options.cell) for checkpoint, _ in found]]
     checkpoint, definition = found[-1]
     if options.together is None:
         groups = [[policy] for group in groups for policy in group]
     return [tuple(group) for group in groups], [checkpoint], definition
+
+
+def _of_repertoire(
+    source: Source, options: FilmOptions
+) -> tuple[list[tuple[FilmedPolicy, ...]], list[Checkpoint], EnvDefinition]:
+    """The one clip of a film with ``gallery``."""
+    checkpoint = find_checkpoint(source, generation=options.generation, trust=options.trust, latest=True)
+    checkpoint, definition = find_policy(
+        checkpoint, generation=None, env_kwargs=options.env_kwargs, trust=checkpoint.trusted
+    )
+    repertoire = Repertoire.of(checkpoint)
+    rows, columns = map(int, (options.gallery or "").split("x"))
+    chosen = repertoire.gallery(rows, columns)
+    if not chosen:
+        raise ValueError(f"{checkpoint.where}: its repertoire is empty, since no generation has ended yet")
+    policies = [
+        replace(policy_of(checkpoint, cell=repertoire.cells[row]), parameters=repertoire.parameters[row])
+        for row in chosen
+    ]
+    return [tuple(policies)], [checkpoint], definition
 
 
 def _of_several_sources(
@@ -193,12 +216,13 @@ def _population(checkpoint: Checkpoint, most: int | None) -> list[FilmedPolicy]:
     return [replace(own, candidate=k, parameters=candidates.candidate(k)) for k in range(number)]
 
 
-def policy_of(checkpoint: Checkpoint, candidate: int | None = None) -> FilmedPolicy:
-    """Return a checkpoint's policy for a film."""
+def policy_of(checkpoint: Checkpoint, candidate: int | None = None, cell: Sequence[int] | None = None) -> FilmedPolicy:
+    """Return a checkpoint's policy for a film; ``candidate`` and ``cell`` say whose it is."""
     name = checkpoint.config.policy
     return FilmedPolicy(
         generation=checkpoint.generation,
         candidate=candidate,
+        name=None if cell is None else f"cell {cell_text(cell)}",
         parameters=checkpoint.mean,
         statistics=checkpoint.statistics,
         script=name.removeprefix(SCRIPTED) if name.startswith(SCRIPTED) else None,

@@ -128,7 +128,9 @@ def alone(size: tuple[int, int], *, layout: str = "alone", fits: bool, apart: bo
     return Arrangement(layout=layout, size=size, picture=picture, fits=fits, apart=apart)
 
 
-def grid(number: int, size: tuple[int, int], *, below: int = 0, apart: bool = False) -> Arrangement:
+def grid(
+    number: int, size: tuple[int, int], *, below: int = 0, apart: bool = False, across: int | None = None
+) -> Arrangement:
     """Arrange pictures side by side, with the least area empty or in pictures of unusual shape.
 
     Args:
@@ -136,6 +138,7 @@ def grid(number: int, size: tuple[int, int], *, below: int = 0, apart: bool = Fa
         size: width and height of the frame.
         below: height that is left for a caption.
         apart: see ``Arrangement``.
+        across: number of pictures in a row; None: as fits best.
 
     Raises:
         ValueError: the pictures have no room.
@@ -147,7 +150,7 @@ def grid(number: int, size: tuple[int, int], *, below: int = 0, apart: bool = Fa
         shape = (width / across) / (height / down)
         return number / (across * down) * min(1.0, shape / _SHAPES[0], _SHAPES[1] / shape)
 
-    across = max(range(number, 0, -1), key=filled)
+    across = min(across, number) if across else max(range(number, 0, -1), key=filled)
     picture = _share(width, across), _share(height, math.ceil(number / across))
     corners: list[tuple[int, int]] = []
     for first in range(0, number, across):

@@ -1,6 +1,7 @@
 """Options of a film: whom it shows, how, and how it is made."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -33,13 +34,16 @@ class FilmOptions:
         seeds: seeds of the episodes themselves, as in ``Episode.seed``, instead of ``episodes`` and ``seed``.
         generation: film a Run's centre of this generation instead; it is rebuilt from the log if it has no checkpoint.
         candidate: film this candidate of the population around that centre instead.
+        cell: film the policy of this cell of a Run's latest repertoire instead, or of that of ``generation``.
+        gallery: film so many rows and columns of policies of that repertoire side by side, such as "4x4", each the best
+            of its part of the plane of the first two axes.
         generations: film a Run's centres of these generations; "auto": of a few that show its progress.
         population: film so many candidates of the generation's population, or of each of ``generations``, from the
             first on.
         compare: the policy of another run or file, or of several, which play the same starts in the same environment.
         layout: "grid": side by side; "ghosts": in one clip, translucent except the last generation, or the best
             candidate. Without ``generations`` or ``compare``, they show the population. None: one after the other, but
-            "grid" with ``compare``.
+            "grid" with ``compare`` and ``gallery``.
         camera: camera of a ``BulletEnv``: "follow" what moves, "fixed" where it sees everything, or "orbit" around it;
             None: "fixed" for ghosts, "follow" otherwise.
         speed: how many times faster than in reality time passes, from 0.01 to 1000.
@@ -63,6 +67,8 @@ class FilmOptions:
     seeds: Sequence[int] | None = None
     generation: int | None = None
     candidate: int | None = None
+    cell: Sequence[int] | None = None
+    gallery: str | None = None
     generations: Sequence[int] | Literal["auto"] | None = None
     population: int | None = None
     compare: Source | Sequence[Source] = ()
@@ -98,8 +104,26 @@ class FilmOptions:
             raise ValueError(f"{one} and generations: a film shows one generation, or several: choose one")
         if self.generations is not None and not self.generations:
             raise ValueError("generations must name at least one generation")
+        self._require_one_choice()
         if self.candidate is not None and not self.others and (self.together or self.population):
             raise ValueError("a film shows a candidate or the population: choose one")
+
+    def _require_one_choice(self) -> None:
+        """Refuse cells of a repertoire together with what names other policies."""
+        if self.gallery is not None and not re.fullmatch(r"[1-9]\d?x[1-9]\d?", self.gallery):
+            raise ValueError(
+                f"gallery must be a number of rows and one of columns, such as '4x4', got {self.gallery!r}"
+            )
+        others = {"compare": bool(self.others), "layout='ghosts'": self.layout == "ghosts"}
+        given = [name for name in ("cell", "gallery") if getattr(self, name) is not None]
+        given += [
+            name for name in ("candidate", "generations", "population") if given and getattr(self, name) is not None
+        ]
+        given += [name for name, is_so in others.items() if given and is_so]
+        if len(given) > 1:
+            raise ValueError(f"a film shows cells of a repertoire, or other policies: {given[0]} or {given[1]}")
+        if self.cell is not None and self.layout is not None:
+            raise ValueError("a cell has one policy, to be filmed without a layout; gallery films several side by side")
 
     @property
     def others(self) -> Sequence[Source]:
@@ -109,7 +133,7 @@ class FilmOptions:
     @property
     def together(self) -> str | None:
         """The layout in which policies play together; None: they play one after the other."""
-        return self.layout or ("grid" if self.others else None)
+        return self.layout or ("grid" if self.others or self.gallery else None)
 
     @property
     def candidates(self) -> int | None:
@@ -130,7 +154,8 @@ class FilmOptions:
         usual = 2 * 640 if self.together == "grid" else 640
         size = frame_size(self.width, self.height, self.aspect, usual=usual)
         if self.together == "grid":
-            return grid(policies, size, below=caption_height(size), apart=apart)
+            across = None if self.gallery is None else int(self.gallery.partition("x")[2])
+            return grid(policies, size, below=caption_height(size), apart=apart, across=across)
         fits = (self.width, self.height, self.aspect) != (None, None, None)
         return alone(size, layout=self.together or "alone", fits=fits, apart=apart)
 

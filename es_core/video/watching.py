@@ -4,7 +4,7 @@ The window belongs to a child process: if the window manager kills it, libX11 en
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count, repeat
@@ -35,6 +35,7 @@ def watch(
     seed: int = 0,
     generation: int | None = None,
     candidate: int | None = None,
+    cell: Sequence[int] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     live: bool = False,
     trust: bool = False,
@@ -49,6 +50,7 @@ def watch(
         seed: seed of the starts; episode k is the one that ``evaluate(seed=seed)`` scores.
         generation: show a Run's centre of this generation instead.
         candidate: show this candidate of the population around that centre instead.
+        cell: show the policy of this cell of a repertoire instead; see ``evaluate``.
         env_kwargs: see ``evaluate``.
         live: take a Run's newest best policy (or latest checkpoint, if none was evaluated) at each new episode; the run
             may still be training, and without a checkpoint is waited for.
@@ -69,8 +71,8 @@ def watch(
     say = partial(print_line, Stderr(quiet=not progress))
     if episodes is not None:
         require_positive("episodes", episodes)
-    if live and (generation, candidate) != (None, None):
-        raise ValueError("live shows the best policy of a run so far: leave generation and candidate out")
+    if live and (generation, candidate, cell) != (None, None, None):
+        raise ValueError("live shows the best policy of a run so far: leave generation, candidate and cell out")
     run = None
     if live:
         why = "a run gets better policies, a single checkpoint does not: leave live out"
@@ -78,7 +80,7 @@ def watch(
     if run is not None and has_display():
         source = _first(run, say) or run
     checkpoint, definition = find_policy(
-        source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
+        source, generation=generation, candidate=candidate, cell=cell, env_kwargs=env_kwargs, trust=trust
     )
     prepare_policy(checkpoint.config, definition, shown=progress)
     watched: list[Episode] = []
@@ -87,7 +89,7 @@ def watch(
     with _window(definition, checkpoint, say) as window:
         for number, checkpoint in zip(numbers, policies, strict=False):
             start = Start(
-                policy=policy_of(checkpoint, candidate),
+                policy=policy_of(checkpoint, candidate, cell),
                 seed=episode_seeds(seed, Purpose.TEST, number + 1)[-1],
                 number=number,
             )

@@ -268,8 +268,12 @@ def has_finite_fitness(subject: Subject) -> None:
 
 
 def describes_episodes(subject: Subject) -> None:
-    """The behaviour that the definition names is always as many finite numbers, and the same for the same episode."""
-    if subject.definition.behaviour == EnvDefinition.behaviour:
+    """The behaviour that the definition names is always as many finite numbers, and the same for the same episode.
+
+    If their ranges are named, too, it lies within them.
+    """
+    ranges = subject.definition.behaviours
+    if subject.definition.behaviour == EnvDefinition.behaviour and not ranges:
         return
     describer = BehaviourDescriber(subject.definition)
     with subject.env() as env:
@@ -281,6 +285,12 @@ def describes_episodes(subject: Subject) -> None:
                 raise ConformanceError(str(error)) from error
             if one != other:
                 raise ConformanceError(f"behaviour {subject.definition.behaviour!r} of the same episode differs")
+            for value, (name, (low, high)) in zip(one, ranges.items(), strict=False):
+                if not low <= value <= high:
+                    raise ConformanceError(
+                        f"behaviour {name!r} of an episode is {value:g}, outside its range {low:g} to {high:g}: "
+                        "correct the function or the range, since a repertoire counts it as at the border"
+                    )
 
 
 def does_not_leak(subject: Subject) -> None:

@@ -305,6 +305,18 @@ def test_a_behaviour_that_no_strategy_could_use_is_caught(define, behaviour, fau
     assert fault in found
 
 
+@pytest.mark.parametrize(
+    ("behaviours", "fault"),
+    [
+        ({"one": (0, 1)}, r"it returned \d+ numbers, and behaviours names 1"),
+        ({"one": (-9, -8), "two": (-9, 9)}, r"behaviour 'one' of an episode is .*, outside its range -9 to -8"),
+    ],
+)
+def test_a_behaviour_that_its_names_and_ranges_do_not_fit_is_caught(define, behaviours, fault):
+    (found,) = testing.examine(define("Good", behaviours=behaviours)).faults
+    assert re.search(fault, found)
+
+
 @pytest.mark.parametrize("preprocessing", [{}, {"stack": 2}], ids=["bare", "wrapped"])
 @pytest.mark.parametrize("name", NONSENSE)
 def test_training_says_the_same_of_what_reset_and_step_return(define, name, preprocessing):

@@ -5,7 +5,7 @@ import itertools
 import shutil
 
 import pytest
-from conftest import STRATEGIES
+from conftest import STRATEGIES, options_for
 from written import lines, require_equal
 
 from es_core import rebuild, train
@@ -35,7 +35,7 @@ def played(tmp_path_factory):
     @functools.cache
     def play(strategy, workers, pool="local", engine="compiled", **fields):
         folder = tmp_path_factory.mktemp("runs") / "run"
-        settings = {**SETTINGS, "engine": engine, **OF_STRATEGY.get(strategy, {}), **fields}
+        settings = {**SETTINGS, "engine": engine, **OF_STRATEGY.get(strategy, options_for(strategy, 4)), **fields}
         how = {"run_dir": folder, "workers": workers, "pool": pool, "progress": False}
         return train("CartPole-v1", strategy=strategy, **how, **settings)
 

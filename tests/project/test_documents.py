@@ -42,6 +42,7 @@ SEVERAL = "train .*--seeds|tune|compare sigma"
 NOT_RUN = {
     "demo": "CI runs README's command for it, which installs everything, too",
     "watch": "needs a display",
+    ".*--cell": "names a cell that few generations may not fill; runs/test_repertoire.py has the commands",
     ".*--pool ray": "needs a Ray cluster",
     ".*--logger wandb": "needs the network and an account",
     "train HalfCheetah": "needs the extra mujoco, and hours",

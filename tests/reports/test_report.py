@@ -455,3 +455,53 @@ def test_no_name_on_a_page_runs_as_code(driver, tmp_path):
     assert any("connect" in line for line in refused)
     driver.execute_script("document.body.innerHTML = arguments[0]", BITES)
     assert driver.execute_script("return window.bitten") is None
+
+
+@pytest.fixture(scope="module")
+def repertoire(tmp_path_factory):
+    """A run that fills a repertoire of three numbers."""
+    pytest.importorskip("ribs")
+    ranges = [["position", -5, 5], ["<b>speed</b>", -5, 5], ["angle", -5, 5], ["rate", -5, 5]]
+    settings = {**TINY, "strategy": "map_elites", "strategy_options": {"ranges": ranges, "grid": [9, 7, 5, 1]}}
+    return train("CartPole-v1", run_dir=tmp_path_factory.mktemp("runs") / "run", **settings)
+
+
+def test_a_repertoire_has_a_map_for_each_pair_of_its_numbers(repertoire, tmp_path):
+    page = repertoire.report(tmp_path / "page.html")
+    assert [chart["name"] for chart in Page(page).data["charts"]][1:3] == ["length", "coverage"]
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg viewBox=") == 6 + 1  # and the palette
+    assert "&lt;b&gt;speed&lt;/b&gt; and angle" in text
+    found = repertoire.repertoire
+    best = ",".join(map(str, found.cells[found.fitness.argmax()]))
+    assert text.count(f"--cell {best}</code>") == 6
+    assert f"record {repertoire.directory} --gallery 4x4" in text
+    assert f"{len(found)} policies" in text
+
+
+def test_a_run_of_another_strategy_has_no_map(run, page):
+    assert "Repertoire" not in page.read_text(encoding="utf-8")
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_a_click_and_the_keyboard_choose_a_place_of_a_map(driver, repertoire):
+    from selenium.webdriver import Keys
+
+    visit(driver, repertoire.report())
+    figure = driver.find_element("class name", "map")
+
+    def shown():
+        return figure.find_element("tag name", "code").text.rpartition(" ")[2]
+
+    picture = figure.find_element("tag name", "svg")
+    before = shown()
+    for key in (Keys.ARROW_LEFT, Keys.ARROW_RIGHT, Keys.ARROW_UP, Keys.ARROW_DOWN):
+        picture.send_keys(key)
+    assert driver.find_element("id", "said").get_attribute("textContent").startswith(f"Cell {shown()}: fitness ")
+    places = figure.find_elements("css selector", "[data-cell]")
+    other = next(place for place in places if place.get_attribute("data-cell") not in {before, shown()})
+    other.click()
+    assert shown() == other.get_attribute("data-cell")
+    assert len(figure.find_elements("class name", "chosen")) == 1
+    assert console(driver) == []

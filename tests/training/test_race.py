@@ -147,6 +147,7 @@ def test_a_stored_race_reads_as_it_was_written(raced):
         ([{"seed": 3}], "contender 1 of .* has seed; it may have"),
         ([{"sigma": 0.1}, {"sigma": -1}], "contender 2 of .*: sigma must be"),
         ([{"strategy": "sb3:ppo"}], "takes no turns"),
+        ([{"strategy": "map_elites"}], "keep a repertoire"),
         ([3], "a list of dicts"),
     ],
 )

@@ -2,7 +2,7 @@ import json
 import re
 
 import pytest
-from conftest import ENV_IDS, STRATEGIES, first_fast
+from conftest import ENV_IDS, STRATEGIES, first_fast, options_for
 
 from es_core import Bench, bench
 from es_core.cli import main
@@ -62,7 +62,7 @@ def test_every_environment_is_measured_with_what_it_recommends(env_id, capsys):
 @pytest.mark.parametrize(
     "fields",
     [
-        *({"strategy": strategy} for strategy in STRATEGIES),
+        *({"strategy": strategy, **options_for(strategy)} for strategy in STRATEGIES),
         {"observation_normalization": True, "action_noise": 0.1, "episode_seeds": "independent"},
         {"virtual_batch_normalization": True, "episodes_per_candidate": 2, "on_candidate_error": "drop"},
     ],

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import asdict, replace
 
 import pytest
-from conftest import STRATEGIES, registered, running
+from conftest import STRATEGIES, options_for, registered, running
 from small_envs import Aim
 
 import es_envs
@@ -321,6 +321,7 @@ def test_time_that_is_up_before_the_first_trial_is_an_error(aim, tmp_path, capfd
     assert "time is up after 1 of 2 trials: the same command continues" in capfd.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:all .* candidates of generation 0 have the same behaviour")
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -330,11 +331,11 @@ def test_time_that_is_up_before_the_first_trial_is_an_error(aim, tmp_path, capfd
     ],
 )
 def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, strategy):
-    given = {**TINY, "search": None, "generations": 1, "strategy": strategy}
+    given = {**TINY, "search": None, "generations": 1, "strategy": strategy, **options_for(strategy, 1)}
     for name in ("population_size", "hidden_sizes"):
         del given[name]
     result = tune(aim, trials=1, directory=tmp_path, **given)
-    usual = TrainConfig.for_env(aim, strategy=strategy)
+    usual = TrainConfig.for_env(aim, strategy=strategy, **options_for(strategy, 1))
     with closing(es_envs.make(aim)) as env:
         spaces = env.observation_space, env.action_space
     base = make_plan(make_policy(usual, *spaces)).to_json()
@@ -343,7 +344,8 @@ def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, s
     assert ("learning_rate" in settings) == (strategy in {"openai_es", "nsra_es", "ars", "pgpe", "snes"})
     drawn = {name for name in settings if base[name] is None}  # train derives these from others
     assert {**base, **settings} == {**base, **{name: settings[name] for name in drawn}}
-    assert {*result.settings} - {*settings} <= {"strategy", "generations", "eval_episodes", "confirm_episodes"}
+    given = {"strategy", "strategy_options", "generations", "eval_episodes", "confirm_episodes"}
+    assert {*result.settings} - {*settings} <= given
     again = make_plan(make_policy(TrainConfig.for_env(aim, **result.settings), *spaces))
     chosen = {"engine": "auto", "device": "auto", "decided": ()}  # by the run
     assert replace(again, **chosen) == replace(result.run.config, **chosen)

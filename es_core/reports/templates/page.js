@@ -11,6 +11,7 @@ const chosen = { axis: null, at: null, since: 0 };
 const kept = recall();
 if (kept.theme) document.documentElement.dataset.theme = kept.theme;
 document.querySelectorAll("details").forEach((fold) => { fold.open = kept.folds?.[nameOf(fold)] ?? fold.open; });
+document.querySelectorAll(".map").forEach(prepareMap);
 const views = [...document.querySelectorAll(".chart")].map(prepare);
 
 document.querySelectorAll("[data-axis]").forEach((button) => {
@@ -50,6 +51,40 @@ function rounded(digits, { percent = false, ticks = false } = {}) {
   const plain = new Intl.NumberFormat("en", style), short = new Intl.NumberFormat("en", { ...style, notation: "compact" });
   const format = (value) => (ticks && Math.abs(value) >= 1e6 ? short : plain).format(value);
   return { format: (value) => format(value).replaceAll(",", "\u202f").replace("%", "\u202f%") };
+}
+
+/** Lets a reader choose a place of a map of policies, by clicking, touching or the arrow keys. */
+function prepareMap(figure) {
+  const svg = figure.querySelector("svg"), places = [...svg.querySelectorAll("[data-cell]")];
+  const [words, code] = ["p", "code"].map((name) => figure.querySelector(`.command ${name}`));
+  const copy = figure.querySelector("button.copy");
+  const at = (place) => ["x", "y"].map((name) => Number(place.getAttribute(name)));
+  const choose = (place) => {
+    if (place.classList.contains("chosen")) return;
+    svg.querySelector(".chosen")?.classList.remove("chosen");
+    place.classList.add("chosen");
+    svg.append(place); // above its neighbours
+    words.textContent = `Cell ${place.dataset.cell}: ${place.textContent}`;
+    code.textContent = place.dataset.command;
+    copy.textContent = "copy";
+    copy.setAttribute("aria-label", `copy the command: ${words.textContent}`);
+  };
+  svg.addEventListener("click", (event) => { if (event.target.dataset.cell) choose(event.target); });
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const [x, y] = at(svg.querySelector(".chosen"));
+    const way = (place) => {
+      const [right, down] = [at(place)[0] - x, at(place)[1] - y];
+      const ahead = right * step[0] + down * step[1], aside = Math.abs(right * step[1]) + Math.abs(down * step[0]);
+      return ahead > 0 ? ahead + 3 * aside : Infinity;
+    };
+    const next = places.reduce((best, place) => (way(place) < way(best) ? place : best));
+    if (way(next) === Infinity) return;
+    choose(next);
+    say(words.textContent);
+  });
 }
 
 /** Tells those who hear the page what has changed. */

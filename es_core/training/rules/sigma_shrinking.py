@@ -30,7 +30,8 @@ class SigmaShrinking(Rule):
     def applies(self, config: Plan) -> bool:
         # With a radius, pgpe's sigmas do not follow from sigma.
         is_ours = "sigma" in config.decided and "radius" not in config.strategy_options
-        return is_ours and find_strategy(config.strategy).adapts_sigma
+        strategy = find_strategy(config.strategy) if is_ours else None
+        return strategy is not None and strategy.adapts_sigma and not strategy.keeps_repertoire
 
     def first_state(self, config: Plan, step_limit: int) -> State:
         return NOT_SHRUNK

@@ -1,5 +1,8 @@
 """Registers HopperBullet-v0, Walker2DBullet-v0, HalfCheetahBullet-v0, AntBullet-v0, HumanoidBullet-v0, A1Bullet-v0."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from es_envs import EnvDefinition, hookimpl
 
 __all__ = ["register_envs"]
@@ -21,6 +24,13 @@ EVOLVED = ("Hopper", "Walker2D", "HalfCheetah", "Ant", "A1")
 # With the rule's 0.1, two half cheetahs of three hardly move, and the ant runs a third less far.
 RECOMMENDED = {"HalfCheetah": {"sigma": 0.5}, "Ant": {"sigma": 0.5}}
 
+# Feet by which gaits differ, in the order of the robot's contacts.
+FEET = {
+    "Walker2D": ("right foot", "left foot"),
+    "Ant": ("front left foot", "front right foot", "back left foot", "back right foot"),
+    "A1": ("front right foot", "front left foot", "back right foot", "back left foot"),
+}
+
 
 @hookimpl
 def register_envs() -> list[EnvDefinition]:
@@ -31,6 +41,7 @@ def register_envs() -> list[EnvDefinition]:
             entry_point=f"es_locomotion.robots:{name}Env",
             fitness="es_locomotion.fitness:progress_and_survival",
             fitnesses={"progress": "final_info:progress", "episode_return": "episode_return"},
+            **_gaits(FEET.get(name, ())),
             max_episode_steps=1000,
             pretrained=f"es_locomotion:{name}Bullet-v0.safetensors" if name in EVOLVED else None,
             summary=f"{summary} (Bullet physics)",
@@ -38,3 +49,10 @@ def register_envs() -> list[EnvDefinition]:
         )
         for name, summary in ROBOTS.items()
     ]
+
+
+def _gaits(feet: Sequence[str]) -> dict[str, Any]:
+    """How episodes of a robot with these feet are described, if it has some."""
+    if not feet:
+        return {}
+    return {"behaviour": "es_locomotion.fitness:share_of_time_down", "behaviours": dict.fromkeys(feet, (0.0, 1.0))}

@@ -1,4 +1,4 @@
-"""Fitness of robots that run."""
+"""Fitness and behaviour of robots that run."""
 
 from es_envs import Episode
 
@@ -13,3 +13,8 @@ def progress_and_survival(episode: Episode) -> float:
     last is worth a little, so that a robot first learns not to fall, and then that to run is worth far more.
     """
     return float(episode.final_info["progress"]) + episode.length / STEPS
+
+
+def share_of_time_down(episode: Episode) -> list[float]:
+    """Share of the steps after which each foot touched the floor: a gait in a few numbers (Cully et al. 2015)."""
+    return list(episode.final_info["down"])

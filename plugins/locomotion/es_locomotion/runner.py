@@ -52,7 +52,8 @@ class RunnerEnv(RobotEnv):
 
     ## End
     Terminated by a fall, which each robot defines. The definition truncates after 1000 steps. ``info`` also holds
-    ``progress``, the way along x since the start [m].
+    ``progress``, the way along x since the start [m], and ``down``, the share of the steps so far after which each link
+    of ``contacts`` touched the floor.
 
     Args:
         **options: see ``BulletEnv``.
@@ -141,6 +142,10 @@ class RunnerEnv(RobotEnv):
         self.touching = [float(link in touching) for link in self._contacts]
         if self._start is None:
             self._start = x, z if self.first_height is None else self.first_height
+            self._steps, self._down = 0, [0.0] * len(self.touching)
+        else:
+            self._steps += 1
+            self._down = [steps + touches for steps, touches in zip(self._down, self.touching, strict=True)]
         start_x, start_z = self._start
         self._progress = x - start_x
         cos, sin = math.cos(yaw), math.sin(yaw)
@@ -173,8 +178,9 @@ class RunnerEnv(RobotEnv):
         return sum(self._terms.values()), fallen
 
     def info(self) -> dict[str, Any]:
-        """Return the reward's terms, and how far the robot has come."""
-        return {"progress": self._progress, "position": self.position, **self._terms}
+        """Return the reward's terms, how far the robot has come, and the share of steps at which each link touched."""
+        down = [steps / max(1, self._steps) for steps in self._down]
+        return {"progress": self._progress, "position": self.position, "down": down, **self._terms}
 
     def camera(self) -> Camera:
         """Return a camera that runs beside the robot."""

@@ -7,10 +7,11 @@ import pytest
 
 pytest.importorskip("pybullet")
 
-from es_locomotion import ROBOTS, robots
+from es_locomotion import FEET, ROBOTS, robots
 
 import es_envs
 from es_core import Checkpoint, evaluate
+from es_envs import Episode
 from es_envs.bullet import pybullet
 
 IDS = [f"{name}Bullet-v0" for name in ROBOTS]
@@ -218,3 +219,20 @@ def test_actions_beyond_the_bounds_are_clipped(envs):
     assert seen[0][1] == seen[1][1]
     with pytest.raises(ValueError, match="an action holds NaN"):
         env.step(np.full(6, np.nan, np.float32))
+
+
+@pytest.mark.parametrize("name", FEET)
+def test_a_gait_is_the_share_of_time_that_each_foot_is_down(name, envs):
+    definition, env = es_envs.definition(f"{name}Bullet-v0"), envs(name)
+    assert list(definition.behaviours) == list(FEET[name])
+    assert len(FEET[name]) == len(env.contacts)
+    env.reset(seed=1)
+    touched = []
+    for _ in range(60):
+        *_, info = env.step(env.action_space.sample() * 0)
+        touched.append(env.touching)
+    assert info["down"] == pytest.approx(np.mean(touched, axis=0))
+    assert sum(info["down"]) > 0
+    episode = Episode(seed=1, total_reward=0.0, length=60, terminated=False, truncated=True, final_info=info)
+    assert definition.load_behaviour()(episode) == info["down"]
+    assert env.reset(seed=1)[1]["down"] == [0.0] * len(FEET[name])
