@@ -46,6 +46,14 @@ def _flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
+def _stderr() -> int:
+    """The number of Python's stderr, which may be another one than that of compiled code."""
+    try:
+        return sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):  # a notebook's, or none
+        return 2
+
+
 @contextlib.contextmanager
 def named(label: str, advice: str) -> Iterator[None]:
     """Name a plugin that hangs, exits or crashes while it is loaded, and undo what it changes for all.
@@ -68,14 +76,14 @@ def named(label: str, advice: str) -> Iterator[None]:
 
     def tell() -> None:
         with contextlib.suppress(OSError):
-            os.write(2, printable(f"still loading {label}; {advice}\n").encode())
+            os.write(_stderr(), printable(f"still loading {label}; {advice}\n").encode())
 
     crashes = not faulthandler.is_enabled()
     timer = threading.Timer(PATIENCE, tell)
     timer.daemon = True
     os._exit = exit_by_name  # type: ignore[assignment]
     if crashes:
-        faulthandler.enable(2)
+        faulthandler.enable(_stderr())
     timer.start()
     recursion_limit = sys.getrecursionlimit()
     handlers = {number: signal.getsignal(number) for number in SIGNALS}

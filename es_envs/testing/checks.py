@@ -268,10 +268,7 @@ def has_finite_fitness(subject: Subject) -> None:
 
 
 def describes_episodes(subject: Subject) -> None:
-    """The behaviour that the definition names is always as many finite numbers, and the same for the same episode.
-
-    If their ranges are named, too, it lies within them.
-    """
+    """The behaviour is always as many finite numbers, within the ranges named, and the same for the same episode."""
     ranges = subject.definition.behaviours
     if subject.definition.behaviour == EnvDefinition.behaviour and not ranges:
         return

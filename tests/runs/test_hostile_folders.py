@@ -375,6 +375,7 @@ ALLOWED = {
     "files.py": "opens what lies in run folders",
     "machine.py": "/sys",
     "policies/compilation.py": "the source of the kernels, and what is compiled of it",
+    "processes/printed.py": "stderr",
     "processes/process.py": "/proc",
     "runs/locks.py": "/proc",
     "runs/provenance.py": "/proc",

@@ -134,7 +134,7 @@ def test_without_a_display_watch_names_record(run, monkeypatch, capsys):
 def test_only_a_run_is_shown_live_and_only_its_best_policy(run):
     with pytest.raises(ValueError, match="a single checkpoint does not"):
         watch(run.best, live=True)
-    with pytest.raises(ValueError, match="leave generation and candidate out"):
+    with pytest.raises(ValueError, match="leave generation, candidate and cell out"):
         watch(run, live=True, generation=0)
     with pytest.raises(ValueError, match="episodes must be"):
         watch(run, episodes=0)
