@@ -45,6 +45,20 @@ class Good(gymnasium.Env):
         return np.full((8, 12, 3), self.time, np.uint8)
 
 
+class AnyWord(Good):
+    """Its reset takes keyword arguments by another name than Gymnasium's checker looks for."""
+
+    def reset(self, **how):
+        return super().reset(**how)
+
+
+class SeedAlone(Good):
+    """Its reset takes no options."""
+
+    def reset(self, *, seed=None):
+        return super().reset(seed=seed)
+
+
 class OneForAll(Good):
     """Its spaces, one without bounds, belong to the class, and its info holds a method."""
 

@@ -98,6 +98,10 @@ def follows_gymnasium(subject: Subject) -> None:
                 "gymnasium.utils.env_checker.check_env refuses a first observation that rounding has brought beyond a "
                 "bound; clip it"
             ) from error
+        if isinstance(error, gymnasium.error.Error) and "keyword argument" in str(error):  # by the arguments' names
+            raise Note(
+                f"gymnasium.utils.env_checker.check_env says: {error} Training does without, and resets it by its seed"
+            ) from error
         message = f"{type(error).__name__}: {error}"
         hint = "; NaN equals no NaN: does an info hold one?" if "info are not equivalent" in message else ""
         raise ConformanceError(f"gymnasium.utils.env_checker.check_env says: {message}{hint}") from error

@@ -62,6 +62,8 @@ FAULTS = {
     "Raising": "raises RuntimeError: the motor is on fire, in line ",
 }
 NOTES = {
+    "AnyWord": "gymnasium.utils.env_checker.check_env says: The `reset` method does not provide",
+    "SeedAlone": "gymnasium.utils.env_checker.check_env says: The `reset` method does not provide an `options` or",
     "DarkPicture": "its pictures show nothing: all pixels have one colour",
     "Lopsided": "gymnasium.utils.env_checker.check_env recommends: WARN: ",
     "OldSeed": "gymnasium.utils.env_checker.check_env recommends: WARN: Official support for the `seed` function is dr",
