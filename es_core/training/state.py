@@ -164,6 +164,8 @@ class TrainingState:
     def take_turn(self, run: RunFolder) -> None:
         """Let the contender whose turn it is play the next generation."""
         if self.contender == self.race.contender:
+            if self.contender == self.race.leader:  # one that was overtaken does not go on
+                self.leader = None
             return
         generation = self.trainer.generation
         if self.contender == self.race.leader:

@@ -137,6 +137,19 @@ def test_the_checkpoint_of_a_challenger_keeps_the_leader(raced):
     assert challenger.leader.mean.size != challenger.mean.size
 
 
+def test_a_challenger_that_overtakes_goes_on_alone(tmp_path):
+    config = TrainConfig(
+        env_id="CartPole-v1", strategy="cma_es", sigma=1e-6, contenders=({"sigma": 1.0},), population_size=16,
+        steps_per_generation=None, generations=2 * FIRST_CHECK + 3, max_episode_steps=60,
+    )  # fmt: skip
+    run = train(config, run_dir=tmp_path / "run", workers=1, progress=False)
+    assert [stats.contender for stats in run.history] == [0] * FIRST_CHECK + [1] * (FIRST_CHECK + 4)
+    assert rebuild(run, 2 * FIRST_CHECK - 1).leader is not None
+    assert rebuild(run, 2 * FIRST_CHECK + 1).leader is None
+    assert run.best.progress["contender"] == 1
+    assert run.best.config.sigma == 1.0
+
+
 def test_a_stored_race_reads_as_it_was_written(raced):
     assert [stats.contender for stats in Run.open(raced.directory).history] == [s.contender for s in raced.history]
 
