@@ -30,6 +30,7 @@ from es_core.pools.options import PoolOptions
 from es_core.pools.pool import RolloutPool
 from es_core.pools.scheduler import Scheduler
 from es_core.strategies.by_name import make_strategy
+from es_core.strategies.defaults import plan_for
 from es_core.strategies.population import Population
 
 WORKERS = 2
@@ -108,7 +109,7 @@ class Instant(RolloutPool):
 
     def __init__(self) -> None:
         self.definition = es_envs.definition(CART_POLE)
-        self.config = TrainConfig.for_env(CART_POLE, hidden_sizes=HIDDEN, **PLAIN)
+        self.plan = plan_for(TrainConfig.for_env(CART_POLE, hidden_sizes=HIDDEN, **PLAIN), 1)
         self.scheduler, self.used = Scheduler[int](call_seconds=0.001), 0.0
         for node in range(90):
             self.scheduler.join(node, 16)
