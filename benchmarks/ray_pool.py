@@ -109,7 +109,7 @@ class Instant(RolloutPool):
 
     def __init__(self) -> None:
         self.definition = es_envs.definition(CART_POLE)
-        self.plan = plan_for(TrainConfig.for_env(CART_POLE, hidden_sizes=HIDDEN, **PLAIN), 1)
+        self.plan = self.config = plan_for(TrainConfig.for_env(CART_POLE, hidden_sizes=HIDDEN, **PLAIN), 1)
         self.scheduler, self.used = Scheduler[int](call_seconds=0.001), 0.0
         for node in range(90):
             self.scheduler.join(node, 16)

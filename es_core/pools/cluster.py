@@ -190,7 +190,7 @@ class RayPool(RolloutPool):
             require_cpus(options.workers)
             one = replace(options, pool="local", ray_address=None, workers=1)
             with LocalPool(definition, config, one, most=1, probe=True) as here:
-                self._ready, self.plan = here.greeting, here.plan
+                self._ready, self.plan, self.config = here.greeting, here.plan, here.config
             self.observation_space, self.action_space = here.observation_space, here.action_space
             candidates = largest_population(self.config)
             self._most = candidates + (evaluation_episodes(self.config, candidates) if self.config.eval_every else 0)

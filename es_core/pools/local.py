@@ -98,7 +98,7 @@ class LocalPool(RolloutPool):
             names = (*config.decided, "preprocessing")
             config = replace(config, preprocessing=self.greeting.preprocessing, decided=names)
         policy = make_policy(config, self.observation_space, self.action_space)
-        self.plan = replace(make_plan(policy), engine=self.greeting.engine)
+        self.plan = self.config = replace(make_plan(policy), engine=self.greeting.engine)
 
     def play(self, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Reply]:
         """Play tasks, and yield replies as they arrive; all workers are ready at the end.

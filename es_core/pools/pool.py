@@ -146,6 +146,7 @@ class RolloutPool(ABC):
         definition: the environment's definition.
         plan: the run's settings, with those that the pool chose.
         contender: number of the contender that plays now.
+        config: its settings.
         choice: the workers in words.
         observation_space: the environment's.
         action_space: the environment's.
@@ -159,6 +160,7 @@ class RolloutPool(ABC):
     definition: EnvDefinition
     plan: Plan
     contender: int = 0
+    config: Plan
     choice: str = ""
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
@@ -168,17 +170,20 @@ class RolloutPool(ABC):
     playing: Playing | None = None
     can_record: ClassVar[bool] = True
 
-    @property
-    def config(self) -> Plan:
-        """The settings of the contender that plays now."""
-        return self.plan.of_contender(self.contender)
+    def play_as(self, contender: int) -> None:
+        """Let this contender play from now on."""
+        if contender != self.contender:
+            self.contender, self.config = contender, self.plan.of_contender(contender)
 
     @contextmanager
     def playing_as(self, contender: int) -> Iterator[None]:
         """Let another contender play for a while."""
-        before, self.contender = self.contender, contender
-        yield
-        self.contender = before
+        before = self.contender
+        self.play_as(contender)
+        try:
+            yield
+        finally:
+            self.play_as(before)
 
     @abstractmethod
     def play(self, work: Work) -> Iterator[Reply]:

@@ -94,7 +94,8 @@ class VectorPool(RolloutPool):
         spaces = self.observation_space, self.action_space
         self.copies = Copies(definition, config, width, spaces, step_timeout=options.step_timeout)
         device = ("cuda" if has_cuda() else "cpu") if config.device == "auto" else config.device
-        self.plan = replace(plan, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts)
+        chosen: dict[str, Any] = {"device": device, "vector_envs": width, "vector_starts": self.copies.starts}
+        self.plan = self.config = replace(plan, engine="torch", **chosen)
         self.workers = 1 if is_native else width
         self._episodes_per_worker, self._played = options.episodes_per_worker, 0
         self._memory = MemoryWatch[int](definition.label)

@@ -165,7 +165,7 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
         nonlocal before
         interruption.check()
         state.take_turn(run)
-        pool.contender = state.contender
+        pool.play_as(state.contender)
         before = state.checkpoint(run, pool)
         return before
 
