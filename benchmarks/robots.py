@@ -230,8 +230,8 @@ def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tup
     seconds = max(each["seconds"] for each in learnt.values())
     text = (
         f"`--learn {seconds}`: `es-envs train` with the settings of the plugin, seed 0, for so many seconds of "
-        f"processor time, all cores together. Scores are mean fitness on {EPISODES} starts that training never saw, with its 95 % "
-        "interval. "
+        f"processor time, all cores together. Scores are mean fitness on {EPISODES} unseen starts, with "
+        "its 95 % interval. "
         f"{sum(map(is_clear, learnt.values()))} of {len(learnt)} are clearly better than doing nothing and than random "
         "actions: their intervals do not touch."
     )
