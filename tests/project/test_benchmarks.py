@@ -14,7 +14,13 @@ from es_core import Checkpoint, TrainConfig, evaluate, train
 from es_core.strategies.by_name import require_strategy
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-PARTS = {"contenders": "defaults", "evotorch_script": "rivals", "loops": "throughput", "plain_script": "rivals"}
+PARTS = {
+    "contenders": "defaults",
+    "evotorch_script": "rivals",
+    "loops": "throughput",
+    "plain_script": "rivals",
+    "ribs_script": "repertoires",
+}
 """Scripts that others run as processes of theirs."""
 COMMANDS = sorted(
     path.stem for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text() and path.stem not in PARTS
