@@ -4,7 +4,7 @@ Usage: python benchmarks/throughput.py [--quick]
 
 Both play episodes of one length in 1 and in 2 processes at once. The bare loop repeats actions of training's own
 candidates, recorded beforehand, and has no policy. Training is whole generations (ask, candidates, episodes, update) of
-64 candidates with an MLP 64-64 tanh. The last table is of a policy that sees pictures, in an environment without a game.
+64 candidates with an MLP 64-64 tanh. The last table is of a policy that sees pictures, of no game.
 """
 
 from functools import partial
