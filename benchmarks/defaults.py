@@ -235,16 +235,16 @@ about](#how-the-rule-came-about).
 The score is that of the run's last centre; "best centre" is what `evaluate(run)` scores, the one that the run's own
 evaluation chose.
 
-Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
-
 {chr(10).join(parts)}
 {_steps(results)}
 {_losses(results)}
 {_HISTORY}
 {_ranks(PAGES / "defaults" / "ranked-in-groups", results)}
 {_ablation(PAGES / "defaults" / "ablation")}
-{_trials(PAGES / "defaults" / "trials")}"""
-    write_page("defaults", "Defaults", target, text)
+{_trials(PAGES / "defaults" / "trials")}
+Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
+"""
+    write_page("defaults", "Defaults: what a plain train(ID) reaches", target, text)
 
 
 _HISTORY = """## How the rule came about

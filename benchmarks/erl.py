@@ -179,12 +179,12 @@ processes together: on one core, a run takes so long.
 
 {target}
 
-Command: `python benchmarks/erl.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
-
 {chr(10).join(parts)}
 {_plot(results)}
-{READING}"""
-    write_page("erl", "ERL against its two halves", target, text)
+{READING}
+Command: `python benchmarks/erl.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
+"""
+    write_page("erl", "ERL against its two halves, evolution and a learner", target, text)
 
 
 def _section(task: str, results: Sequence[dict[str, Any]]) -> str:

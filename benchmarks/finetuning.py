@@ -193,12 +193,12 @@ is left when a lap is finished, so that lap times of the two are no contest.
 
 {target}
 
+{table(columns, rows)}
+
 Command: `python benchmarks/finetuning.py`; machine: {"; ".join(machines)};
 commits {", ".join(commits)}. Two rows ran side by side, each in one process (`--workers 1`).
-
-{table(columns, rows)}
 """
-    write_page("finetuning", "Fine-tuning by gradients", target, text)
+    write_page("finetuning", "Fine-tuning an evolved policy by gradients", target, text)
 
 
 if __name__ == "__main__":

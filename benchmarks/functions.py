@@ -110,7 +110,7 @@ def main() -> None:
     )
     write_page(
         "functions",
-        "Functions, by hand",
+        "Every strategy by hand, on two functions",
         target,
         f"""\
 Every strategy that learns from fitness alone, through `ask` and `tell`: {SIZE} parameters, {POPULATION} candidates,

@@ -189,8 +189,6 @@ laps in such worlds, too, while pure pursuit and the other rows have the usual o
 "Network of 16" has 16 hidden units, and the others are linear. "Doing nothing" are outputs of 0, which drive straight
 on at half throttle. "Train" is from {OTHER} starts.
 
-Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
-
 {table(columns, laps)}
 
 ## Other physics
@@ -200,8 +198,10 @@ physics": for that column only latency 3 and the noise are new. Friction is a fa
 noise is the standard deviation of each observed number.
 
 {table(["world", *shown], worlds)}
+
+Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 """
-    write_page("racetrack", ID, target, text)
+    write_page("racetrack", f"{ID}: tracks that training never drew", target, text)
 
 
 def _goals(of: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, dict[str, bool]]:

@@ -844,8 +844,9 @@ def _write_index() -> None:
 
 Each page names the command that writes it: `python benchmarks/results.py ROW` if the table counts its runs, else a
 command of its own. A command trains what is missing: hours of both cores, for some.
-"Mean score" is that of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval (Student's t); it is
-left out where more than {_MANY - 1} kinds of runs are compared. A page says so if an earlier version made its runs.
+"Mean score" is that of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval (Student's t, no
+wider than from the worst to the best seed); it is left out where more than {_MANY - 1} kinds of runs are compared. A
+page says so if an earlier version made its runs.
 
 {table(["task", "target", "reached", "runs done", "mean score"], rows)}
 

@@ -236,7 +236,7 @@ def write(results: Mapping[str, Mapping[str, Any]]) -> None:
             "## All of them", _STEPS_TEXT, f"{_table_of_all(found)}\n",
         ]
     )  # fmt: skip
-    write_page(FOLDER.name, "Robots from their files", target, text)
+    write_page(FOLDER.name, "Robots from their files, with default settings", target, text)
 
 
 def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, ...]:
