@@ -22,7 +22,20 @@ from pathlib import Path
 from typing import Any
 
 from contenders import EPISODES, Budget, score
-from report import PAGES, QUICK, Report, arguments, commit, idle, in_words, page_options, table, with_interval
+from report import (
+    PAGES,
+    QUICK,
+    Report,
+    Target,
+    arguments,
+    commit,
+    idle,
+    in_words,
+    page_options,
+    table,
+    with_interval,
+    write_page,
+)
 
 LIMIT = 400  # seconds of a process, besides those of learning
 FOLDER = PAGES / "robots"
@@ -201,7 +214,7 @@ Steps are the environment's, by one core: 8 steps of physics, of arms 12. *Not m
 apart."""
 
 
-def page(results: Mapping[str, Mapping[str, Any]]) -> str:
+def write(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the page."""
     found = {name: each["result"] for name, each in sorted(results.items())}
     first = next(iter(results.values()))
@@ -210,20 +223,28 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
     checked = [each["check"] for each in stepping if "check" in each]
     learnt = {name: each["learnt"] for name, each in found.items() if "learnt" in each}
     check = f"Of {len(checked)} that were checked, {sum(checked)} pass `es-envs check`. " if checked else ""
+    standing = [each for each in legs if each["stands"] == SECONDS]
+    clear = [each for each in learnt.values() if is_clear(each)]
+    target = Target(
+        f"95 % of the models step; of those with legs, 90 % stand for {SECONDS:.0f} s; of what is trained, 90 % become "
+        "clearly better than doing nothing and than random actions",
+        len(stepping) >= 0.95 * len(found) and len(standing) >= 0.9 * len(legs) and len(clear) >= 0.9 * len(learnt),
+    )
     summary = (
         f"`es-envs new --robot` made a plugin of each of {len(found)} models, without options: {len(stepping)} step. "
-        f"{check}Of {len(legs)} with legs, {sum(each['stands'] == SECONDS for each in legs)} stand for {SECONDS:.0f} s "
+        f"{check}Of {len(legs)} with legs, {len(standing)} stand for {SECONDS:.0f} s "
         "if they are left alone. "
         f"Loading takes {max((each['load_seconds'] for each in stepping), default=0.0):.1f} s at most."
     )
     written = f"Written by `python benchmarks/robots.py FOLDER --ending .urdf`, commit {first['commit']};"
-    return "\n\n".join(
+    text = "\n\n".join(
         [
-            "# Robots from their files", summary, f"{written} {in_words(first['machine'])}.",
+            str(target), summary, f"{written} {in_words(first['machine'])}.",
             *(_what_they_learn(learnt, found) if learnt else ()),
-            "## All of them", _STEPS_TEXT, _table_of_all(found), "",
+            "## All of them", _STEPS_TEXT, f"{_table_of_all(found)}\n",
         ]
     )  # fmt: skip
+    write_page(FOLDER.name, "Robots from their files, with default settings", target, text)
 
 
 def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, ...]:
@@ -330,7 +351,7 @@ def main() -> None:
         content = {"model": name, "commit": commit(), "machine": report.machine, "result": result}
         file.write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
     kept = [json.loads(file.read_text(encoding="utf-8")) for file in FOLDER.glob("*.json")]
-    FOLDER.with_suffix(".md").write_text(page({each["model"]: each for each in kept}), encoding="utf-8")
+    write({each["model"]: each for each in kept})
 
 
 if __name__ == "__main__":
