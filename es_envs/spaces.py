@@ -20,6 +20,7 @@ Encoder = Callable[[Any, NDArray[np.float32]], None]
 _LARGEST = 2**23
 # The table of actions has a row for each entry, all as long as the longest: a file must not decide its size either.
 _LARGEST_TABLE = 1_000_000
+_MOST_CHOICES = 1_000_000
 _DTYPES = ("bool", *(f"float{bits}" for bits in (16, 32, 64)), *(f"{kind}{bits}" for kind in ("int", "uint")
            for bits in (8, 16, 32, 64)))  # fmt: skip
 
@@ -34,8 +35,17 @@ def require_supported(observation_space: gymnasium.Space[Any], action_space: gym
                   for space in ((observation_space,), (action_space, "action space")))  # fmt: skip
     if not done:
         raise ValueError(f"action space {action_space} is empty: there is nothing to choose")
+    if not seen:
+        raise ValueError(f"observation space {observation_space} is empty: there is nothing to see")
     for part in done:
         _require_actions(part)
+    for part in (*seen, *done):
+        choices = 0 if isinstance(part, spaces.Box) else int(spaces.flatdim(part))
+        if choices > _MOST_CHOICES:
+            raise ValueError(
+                f"{part} is too large: a policy has a number for each of its {choices} choices, and may have "
+                f"{_MOST_CHOICES}. Let a Box hold what is a number rather than a choice"
+            )
     for own in (seen, done):
         boxes = [part for part in own if isinstance(part, spaces.Box)]
         for box in boxes:

@@ -63,6 +63,8 @@ class Walk(gymnasium.Env):
             raise RuntimeError("the motor is on fire")
         if fault == "exit":
             sys.exit("the licence has expired")
+        if fault == "delete":
+            Path(self.where).unlink()
         if fault == "crash":
             os.kill(os.getpid(), signal.SIGKILL)
         self.place += float(action[0])

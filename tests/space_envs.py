@@ -47,6 +47,8 @@ UNSEEN = {
     "graph": spaces.Graph(spaces.Discrete(3), None),
     "number as a key": spaces.Dict({1: spaces.Discrete(3)}),
     "huge image": spaces.Box(0, 255, (3000, 3000, 3), np.uint8),
+    "a billion places": spaces.Discrete(10**9),
+    "nothing": spaces.Dict({}),
 }
 UNDONE = {
     "text action": spaces.Text(5),
@@ -56,6 +58,7 @@ UNDONE = {
     "bits in a box": spaces.Box(0, 1, (3,), np.bool_),
     "table of choices": spaces.MultiDiscrete([[2, 3], [4, 5]]),
     "too many choices": spaces.MultiDiscrete([2] * 2000 + [2000]),
+    "a billion choices": spaces.Discrete(10**9),
 }
 
 

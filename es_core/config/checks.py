@@ -3,9 +3,10 @@
 import difflib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from functools import cache, partial
 from types import UnionType
 from typing import Any, get_args, get_origin
 
@@ -18,6 +19,9 @@ Check = Callable[[Any], str | None]
 
 AUTO = "auto"
 """Value of a setting that is chosen when the run begins."""
+
+LARGEST_PARAMETER = 1e30
+"""Parameters are float32, which ends at 3e38, and their noise is several times sigma."""
 
 _LARGEST = 2**63 - 1
 _MOST_NAMES = 1000  # of fitnesses, say: a report has a chart for each
@@ -38,12 +42,15 @@ def whole(minimum: int, maximum: int | None = None) -> Check:
     return check
 
 
-def number(minimum: float, *, above: bool = False) -> Check:
-    """Check for a finite number, at least ``minimum`` or above it."""
+def number(minimum: float, *, above: bool = False, most: float = math.inf) -> Check:
+    """Check for a finite number, at least ``minimum`` or above it, and at most ``most``."""
+    least = f"a finite number {'above' if above else 'of at least'} {minimum:g}"
 
     def check(value: Any) -> str | None:
         ok = finite(value) is None and (value > minimum if above else value >= minimum)
-        return None if ok else f"a finite number {'above' if above else 'of at least'} {minimum:g}"
+        if ok and value <= most:
+            return None
+        return f"{least}, at most {most:g}" if ok else least
 
     return check
 
@@ -254,30 +261,44 @@ def require_fields(kind: type[Any], values: Any) -> None:
     Raises:
         ValueError: the message names the missing or unknown fields, or the one of another type.
     """
-    hints = {field.name: field.type for field in fields(kind)}
+    hints = _hints(kind)  # type: ignore[arg-type]
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, got {shown(values)}")
     if values.keys() != hints.keys():
         raise ValueError(f"expected other fields; missing or unknown: {shown(sorted(hints.keys() ^ values.keys()))}")
-    for name, hint in hints.items():
-        if not _is(values[name], hint):
+    for name, is_fitting in hints.items():
+        if not is_fitting(values[name]):
             raise ValueError(f"{name} cannot be {shown(values[name])}")
 
 
-def _is(value: Any, hint: Any) -> bool:
-    """Return True if a value from JSON has the type of a field's annotation."""
-    origin, parts = get_origin(hint), get_args(hint)
+@cache
+def _hints(kind: Hashable) -> Mapping[str, Callable[[Any], bool]]:
+    """Functions that tell whether a value from JSON has the type of each field of a dataclass."""
+    return {field.name: _fits(field.type) for field in fields(kind)}  # type: ignore[arg-type]
+
+
+@cache
+def _fits(hint: Hashable) -> Callable[[Any], bool]:
+    """Return a function that tells whether a value from JSON has this type: it is asked for every line of a log."""
+    origin, parts = get_origin(hint), tuple(map(_fits, get_args(hint)))
     if origin is UnionType:
-        return any(_is(value, part) for part in parts)
-    if origin in {dict, list}:
-        items = value.values() if isinstance(value, dict) else value
-        few = not isinstance(value, dict) or len(value) <= _MOST_NAMES
-        return few and isinstance(value, origin) and all(_is(item, parts[-1]) for item in items)
-    if origin is tuple:
-        return isinstance(value, list | tuple) and len(value) == len(parts) and all(map(_is, value, parts))
-    if hint is float:
-        return finite(value) is None
-    if hint is int:
-        return whole(0)(value) is None  # all whole numbers in a run's files are counts
-    # A dataclass within this one checks itself.
-    return isinstance(value, dict if is_dataclass(hint) else hint)
+        return lambda value: any(fits(value) for fits in parts)
+    if origin is not None:
+        return partial(_has_items, origin, parts)
+    if hint in {int, float}:
+        check = finite if hint is float else whole(0)  # all whole numbers in a run's files are counts
+        return lambda value: check(value) is None
+    kind: Any = dict if is_dataclass(hint) else hint  # a dataclass within this one checks itself
+    return lambda value: isinstance(value, kind)
+
+
+def _has_items(kind: type, parts: Sequence[Callable[[Any], bool]], value: Any) -> bool:
+    if kind is tuple:
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(parts)
+            and all(fits(item) for fits, item in zip(parts, value, strict=True))
+        )
+    if kind is list:
+        return isinstance(value, list) and all(map(parts[-1], value))
+    return isinstance(value, dict) and len(value) <= _MOST_NAMES and all(map(parts[-1], value.values()))

@@ -10,6 +10,7 @@ from typing import Any, Self
 import es_envs
 from es_core.config.checks import (
     AUTO,
+    LARGEST_PARAMETER,
     Check,
     auto,
     bins,
@@ -167,7 +168,9 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
         "twice the candidates",
     )
     sigma: float = _option(
-        AUTO, auto(number(0, above=True)), "standard deviation of the parameter noise; auto: the strategy's own"
+        AUTO,
+        auto(number(0, above=True, most=LARGEST_PARAMETER)),
+        "standard deviation of the parameter noise; auto: the strategy's own",
     )
     contenders: tuple[Mapping[str, Any], ...] = _option(
         (),
@@ -223,7 +226,9 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
         "initial weights: fan_in (variance 1/inputs), normc (each unit's weights have length 1), orthogonal, torch "
         "(torch's default) or zeros",
     )
-    output_scale: float = _option(0.01, number(0, above=True), "factor of the output layer's initial weights")
+    output_scale: float = _option(
+        0.01, number(0, above=True, most=LARGEST_PARAMETER), "factor of the output layer's initial weights"
+    )
     virtual_batch_normalization: bool = _option(
         False, flag, "normalise hidden layers by a reference batch of 128 observations"
     )

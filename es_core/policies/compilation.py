@@ -250,10 +250,11 @@ def _is_own(path: Path, status: os.stat_result) -> bool:
     """Return True if nobody but this user and root can change a file or folder: its machine code runs as this user."""
     if sys.platform == "win32":
         return True  # where others may write nowhere by default, and the mode tells nothing
-    is_link = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
-    if status.st_uid in {0, os.getuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_link:
+    is_strange = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
+    if status.st_uid in {0, os.getuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_strange:
         return True
-    why = "is a link" if is_link else f"belongs to user {status.st_uid}, with mode {stat.S_IMODE(status.st_mode):o}"
+    kind = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
+    why = f"is {kind}" if is_strange else f"belongs to user {status.st_uid}, with mode {stat.S_IMODE(status.st_mode):o}"
     warnings.warn(
         f"{path} {why}: somebody else could change the machine code in it, so it is compiled again elsewhere. Remove "
         "it, or let the environment variable NUMBA_CACHE_DIR name a folder that you alone can write to",

@@ -37,13 +37,10 @@ def pass_on() -> None:
 
 @contextmanager
 def stderr_apart() -> Iterator[None]:
-    """Let compiled code and programs that are started here print to the pipe meanwhile; Python keeps stderr itself.
-
-    A terminal stays theirs: no signal ends a program that prints to one that has gone, and its width is asked there.
-    """
+    """Let compiled code and programs that are started here print to the pipe meanwhile; Python keeps stderr itself."""
     stderr = sys.stderr
     try:
-        is_apart = sys.platform == "win32" or stderr.fileno() != _STDERR or stderr.isatty()
+        is_apart = sys.platform == "win32" or stderr.fileno() != _STDERR
     except (OSError, ValueError, AttributeError):  # a notebook's, or none
         is_apart = True
     if is_apart:

@@ -1,7 +1,6 @@
 """The folder of a search for settings: Optuna's study of all trials, and the runs of the best one."""
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from es_core.files import read_lines, remove, require_plain, write_whole
-from es_core.runs.locks import LockedError, hold
+from es_core.runs.locks import Lock, LockedError, LockLostError, hold
 from es_core.tuning.search_plan import SearchPlan
 from es_core.tuning.trial import Trial, best_of
 
@@ -49,14 +48,29 @@ def open_study(folder: Path, plan: SearchPlan) -> Iterator["optuna.Study"]:
     with lock:
         try:
             optuna.logging.set_verbosity(optuna.logging.WARNING)
-            study = _load_study(file)
+            study = _load_study(file, lock)
             _require_same(folder, study, plan)
             yield study
         finally:
             optuna.logging.set_verbosity(verbosity)
 
 
-def _load_study(file: Path) -> "optuna.Study":
+class _WhileHeld:
+    """What Optuna takes for a lock around each line: it makes sure that the folder's lock is still held."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    def acquire(self) -> bool:
+        """Raise ``LockLostError`` if another process may search here now."""
+        self._lock.require_held()
+        return True
+
+    def release(self) -> None:
+        """Do nothing: the lock is held until the search ends."""
+
+
+def _load_study(file: Path, lock: Lock) -> "optuna.Study":
     """Make the study, or read it and end the trials that were interrupted."""
     import optuna
     from optuna.storages.journal import JournalFileBackend, JournalStorage
@@ -66,7 +80,7 @@ def _load_study(file: Path) -> "optuna.Study":
         write_whole(file, b"".join(lines[:-1]))
     try:
         # The folder's lock keeps other processes out. Optuna's own would stay behind a process that is killed.
-        backend = JournalFileBackend(str(file), lock_obj=threading.Lock())  # type: ignore[arg-type]
+        backend = JournalFileBackend(str(file), lock_obj=_WhileHeld(lock))  # type: ignore[arg-type]
         study = optuna.create_study(
             storage=JournalStorage(backend),
             study_name="tune",
@@ -77,7 +91,7 @@ def _load_study(file: Path) -> "optuna.Study":
         )
         for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
             _add_result(study, trial.number, _result_of(trial))
-    except OSError:
+    except (OSError, LockLostError):
         raise
     except Exception as error:  # Optuna replays the lines unchecked
         raise RuntimeError(f"{file} cannot be read: {error!r}") from error

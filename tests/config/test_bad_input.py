@@ -61,6 +61,8 @@ def refused(walk, tiny, tmp_path):
         ("engine", np.zeros(3), "one of 'auto', 'compiled', 'torch'"),
         ("sigma", 0, "a finite number above 0"),
         ("sigma", -0.1, "a finite number above 0"),
+        ("sigma", 1e308, "a finite number above 0, at most 1e+30"),
+        ("output_scale", 1e308, "a finite number above 0, at most 1e+30"),
         ("sigma", float("nan"), "a finite number above 0"),
         ("sigma", "small", "a finite number above 0"),
         ("sigma", True, "a finite number above 0"),

@@ -21,6 +21,8 @@ LOUD = """
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
 
@@ -35,6 +37,11 @@ class Loud(CartPoleEnv):
         subprocess.run(["echo", "from a simulator"], check=True)
         return super().reset(**how)
 
+if gate := os.environ.get("GATE"):  # wait, so that a test can do something before the first episode
+    Path(gate).with_suffix(".here").touch()
+    while not Path(gate).exists():
+        time.sleep(0.01)
+
 gymnasium.register(id="Loud-v0", entry_point=Loud, max_episode_steps=9)
 """
 SETTINGS = [
@@ -44,7 +51,7 @@ SETTINGS = [
 
 
 def words(command, *options):
-    name = ["loud:Loud-v0"] if command in {"train", "tune"} else []
+    name = ["loud:Loud-v0"] if command in {"train", "tune", "check"} else []
     return [sys.executable, "-m", "es_core", command, *name, *map(str, options)]
 
 
@@ -112,21 +119,44 @@ COMMANDS = {
     "evaluate": ["RUN", "--episodes", 3, "--workers", 1],
     "tune": ["--search", "sigma=0.1|0.2", "--trials", 2, "--seeds", 1, "--dir", "OUT", "--workers", 1, *SETTINGS],
     "replay": ["RUN", "--generation", 0, "--candidate", 0, "--seed", 1],
+    "check": [],
 }
+
+
+def words_of(command, undisturbed, folder):
+    if "vector" in COMMANDS[command]:
+        pytest.importorskip("torch")
+    run, out = str(undisturbed.directory), str(folder / "out")
+    options = [str(option).replace("RUN", run).replace("OUT", out) for option in COMMANDS[command]]
+    trust = [] if command.strip() in {"train", "tune", "check"} else ["--trust-names"]
+    return words(command.strip(), *options, *trust)
 
 
 @pytest.mark.parametrize("command", first_fast(COMMANDS, fast=2))
 def test_a_command_whose_stderr_nobody_reads_does_its_work(command, undisturbed, tmp_path):
-    if "vector" in COMMANDS[command]:
-        pytest.importorskip("torch")
-    run, out = str(undisturbed.directory), str(tmp_path / "out")
-    options = [str(option).replace("RUN", run).replace("OUT", out) for option in COMMANDS[command]]
-    trust = [] if command.strip() in {"train", "tune"} else ["--trust-names"]
     with unread() as streams:
-        done = subprocess.run(words(command.strip(), *options, *trust), env=beside(undisturbed.directory.parent),
+        done = subprocess.run(words_of(command, undisturbed, tmp_path), env=beside(undisturbed.directory.parent),
                               stdout=subprocess.PIPE, text=True, check=False, **streams)  # fmt: skip
     assert done.returncode == 0
     assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("command", first_fast(COMMANDS, fast=1))
+def test_a_command_whose_terminal_goes_away_does_its_work(command, terminal, undisturbed, tmp_path):
+    gate, out = tmp_path / "gate", tmp_path / "stdout"
+    env = {**beside(undisturbed.directory.parent), "GATE": str(gate)}
+    streams = {"stdin": terminal[1], "stderr": terminal[1]}
+    with (
+        out.open("w") as stdout,
+        running(
+            words_of(command, undisturbed, tmp_path), env=env, stdout=stdout, start_new_session=True, **streams
+        ) as process,
+    ):
+        wait_until(lambda: read(terminal) or gate.with_suffix(".here").exists(), process)
+        close_window(terminal)
+        gate.touch()
+        assert process.wait(120) == 0
+    assert out.read_text().strip()
 
 
 @pytest.fixture

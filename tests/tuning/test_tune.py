@@ -16,7 +16,7 @@ import es_envs
 from es_core import RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
 from es_core.policies.by_name import make_policy
-from es_core.runs.locks import hold
+from es_core.runs.locks import LockLostError, hold
 from es_core.strategies.defaults import make_plan
 from es_core.tuning.trial import RunScore, Trial
 
@@ -310,6 +310,15 @@ def test_two_searches_at_once_in_a_folder_are_refused(aim, tmp_path):
         pytest.raises(RuntimeError, match="another process is searching"),
     ):
         tune(aim, trials=2, directory=tmp_path, **TINY)
+
+
+def test_a_search_whose_lock_is_deleted_stops_and_leaves_the_folder_as_it_is(register, tmp_path):
+    folder = tmp_path / "search"
+    walk = register("Walk-v0", "small_envs:Walk", kwargs={"fault": "delete", "where": str(folder / ".lock")},
+                    max_episode_steps=5)  # fmt: skip
+    with pytest.raises(LockLostError, match="was deleted or replaced while this process held it"):
+        tune(walk, trials=3, **{**TINY, "directory": folder})
+    assert "complete" not in (folder / "study.jsonl").read_text(encoding="utf-8")
 
 
 def test_time_that_is_up_before_the_first_trial_is_an_error(aim, tmp_path, capfd):
