@@ -1,9 +1,11 @@
 """The progress of a run: a few live lines in a terminal, a live chart in a notebook, plain lines elsewhere."""
 
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from html import escape
 from importlib import import_module
@@ -11,7 +13,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self, TextIO, cast
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleDimensions, Group, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -60,6 +62,21 @@ class Stderr(Console):
     def __init__(self, *, quiet: bool = False) -> None:
         file = None if sys.stderr is None else cast("TextIO", LastingStream(sys.stderr))
         super().__init__(file=file, stderr=True, quiet=quiet, force_jupyter=False)
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        """Its columns and lines: those of Python's stderr, which descriptor 2 is not meanwhile (``stderr_apart``)."""
+        found = super().size
+        if self.is_dumb_terminal or {"COLUMNS", "LINES"} & os.environ.keys():
+            return found
+        with suppress(OSError, ValueError, AttributeError):
+            columns, lines = os.get_terminal_size(self.file.fileno())
+            return ConsoleDimensions(columns or found.width, lines or found.height)
+        return found
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        Console.size.fset(self, new_size)  # type: ignore[attr-defined]
 
 
 def count_progress(*, shown: bool) -> Progress:
