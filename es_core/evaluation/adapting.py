@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from es_core.config.checks import require, require_positive, whole
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
-from es_core.formatting import figures, html_table, percent
+from es_core.formatting import counted, figures, html_table, percent
 from es_core.pools.local import LocalPool
 from es_core.pools.options import PoolOptions
 from es_core.runs.repertoire import Repertoire, cell_text
@@ -100,11 +100,10 @@ class Adaptation:
 
     def __str__(self) -> str:
         first, best = self.trials[0], self.best
-        why = f"at least {percent(_ENOUGH)} of" if self.stopped else "all trials are used up;"
+        why = f"at least {percent(_ENOUGH)} of the best prediction" if self.stopped else "no trials are left; predicted"
         return (
-            f"cell {cell_text(best.cell)}: {figures(best.fitness)} after {len(self.trials)} trials ({why} the "
-            f"{figures(self.expected)} still predicted); cell {cell_text(first.cell)}, the best one intact: "
-            f"{figures(first.fitness)}"
+            f"cell {cell_text(best.cell)}: {figures(best.fitness)} after {counted(len(self.trials), 'trial')} ({why}, "
+            f"{figures(self.expected)}); cell {cell_text(first.cell)}, the best one intact: {figures(first.fitness)}"
         )
 
     def _repr_html_(self) -> str:
