@@ -873,6 +873,8 @@ takes.
 [Fine-tuning an evolved policy by gradients](finetuning.md): `python benchmarks/finetuning.py`.
 
 [ERL against evolution alone and its learner alone](erl.md): `python benchmarks/erl.py`.
+
+[Robots that adapt](adapt.md): a damaged quadruped, with one gait and with repertoires: `python benchmarks/adapt.py`.
 """
     (PAGES / "README.md").write_text(page, encoding="utf-8")
 
