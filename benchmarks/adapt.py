@@ -171,8 +171,8 @@ starts. Fitness is the distance, and 0.3 for an episode without a fall.
 
 *As it is*: the policy that is best intact plays on. *Adapted*: the cell that `adapt` finds, with at most {TRIALS}
 trials of 5 episodes each, for {len(SEEDS)} seeds of the trials' starts: their median, and the worst and the best. All
-are distances [m] on {EPISODES} unseen starts, and shares of what the same training's best policy walks intact. The damages
-were chosen before the repertoires were full.
+are distances [m] on {EPISODES} unseen starts, and shares of what the same training's best policy walks intact. The
+damages were chosen before the repertoires were full.
 
 {chr(10).join(parts)}
 Command: `python benchmarks/adapt.py`; machine: {"; ".join(machines)}; commits {commits}.
