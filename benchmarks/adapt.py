@@ -107,7 +107,7 @@ def _measure(name: str, workers: int | None, report: Report) -> None:
             found |= {"score": score(best), "cell": best, "found": float(repertoire.fitness.max())}
             if world != INTACT:
                 trials = [adapt(run, trials=TRIALS, seed=seed, **how) for seed in SEEDS]
-                found["adapted"] = [{**each.to_json(), "score": score(each.best.cell)} for each in trials]
+                found["adapted"] = [{**each.to_json(), "score": score(each.cell)} for each in trials]
         if world == INTACT:
             last = run.history[-1]
             found |= {"steps": last.total_steps, "seconds": sum(stats.seconds for stats in run.history)}

@@ -283,7 +283,7 @@ def _adapt(options: argparse.Namespace) -> None:
     print_table(found.table(), headed=True)
     print_result(found)
     changed = ["--env-kwargs", json.dumps(options.env_kwargs, separators=(",", ":"))]
-    chosen = ["--cell", cell_text(found.best.cell)]
+    chosen = ["--cell", cell_text(found.cell)]
     trust = ["--trust-names"] if options.trust_names else []
     log_next(
         command_line("evaluate", options.source, *chosen, *changed, *trust),

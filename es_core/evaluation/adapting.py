@@ -53,13 +53,13 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Adaptation:
-    """Trials of a repertoire's policies in a changed environment, and the best of them.
+    """Trials of a repertoire's policies in a changed environment, and the best cell.
 
     The first trial is the policy that was best in the unchanged environment.
 
     Attributes:
         trials: in the order in which they were made.
-        stopped: True if the best trial was at least 90 % of the best prediction; False if there were no trials left.
+        stopped: True if the best cell reached at least 90 % of the best prediction; False if there were no trials left.
         expected: the best prediction after the last trial.
         env_kwargs: keyword arguments of the environment that are others than in training.
         episodes: episodes of each trial.
@@ -74,13 +74,18 @@ class Adaptation:
     steps: int
 
     @property
-    def best(self) -> Trial:
-        """The trial with the highest fitness: of several episodes, luck is still a part of it."""
-        return max(self.trials, key=lambda trial: trial.fitness)
+    def cell(self) -> tuple[int, ...]:
+        """The cell with the highest fitness; luck is still a part of it."""
+        return _best(self.trials)[0]
+
+    @property
+    def fitness(self) -> float:
+        """Mean fitness of that cell's trials."""
+        return _best(self.trials)[1]
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON, and the best trial's ``cell``."""
-        return {**asdict(self), "cell": self.best.cell}
+        """The fields as JSON, and ``cell`` and ``fitness``."""
+        return {**asdict(self), "cell": self.cell, "fitness": self.fitness}
 
     def table(self) -> list[list[str]]:
         """The trials as rows of texts, below their heads."""
@@ -92,17 +97,17 @@ class Adaptation:
                 figures(trial.intact),
                 f"{figures(trial.predicted)} ± {figures(trial.uncertainty)}",
                 figures(trial.fitness),
-                "best" if trial is self.best else "",
+                "best" if trial.cell == self.cell else "",
             ]
             for number, trial in enumerate(self.trials, 1)
         ]
         return [heads, *rows]
 
     def __str__(self) -> str:
-        first, best = self.trials[0], self.best
+        first = self.trials[0]
         why = f"at least {percent(_ENOUGH)} of the best prediction" if self.stopped else "no trials are left; predicted"
         return (
-            f"cell {cell_text(best.cell)}: {figures(best.fitness)} after {counted(len(self.trials), 'trial')} ({why}, "
+            f"cell {cell_text(self.cell)}: {figures(self.fitness)} after {counted(len(self.trials), 'trial')} ({why}, "
             f"{figures(self.expected)}); cell {cell_text(first.cell)}, the best one intact: {figures(first.fitness)}"
         )
 
@@ -127,7 +132,7 @@ def adapt(
 
     Each trial plays the policy whose predicted fitness plus a little of its uncertainty is highest. A Gaussian process
     over the cells' behaviours predicts: what a trial tells about one policy, it tells about those that behave alike,
-    too, and far from all trials the fitness of the map counts. It ends as soon as one trial reached 90 % of the best
+    too, and far from all trials the fitness of the map counts. It ends as soon as a policy has reached 90 % of the best
     that is still predicted, both counted from 0, or from the map's lowest fitness if that is negative. Equal arguments
     make equal trials, with any number of workers. (A real robot would make each trial once, ``episodes=1``; here starts
     differ, and a single one says little.)
@@ -195,8 +200,7 @@ def adapt(
             )
             noise = float(np.mean(variances)) / episodes
             mean, deviation = predict(rows, [trial.fitness for trial in made], noise)
-            reached = max(trial.fitness for trial in made) - zero
-            stopped = reached >= _ENOUGH * (float(mean.max()) - zero)
+            stopped = _best(made)[1] - zero >= _ENOUGH * (float(mean.max()) - zero)
             bar.update(task, completed=len(made))
     return Adaptation(
         trials=tuple(made),
@@ -206,6 +210,14 @@ def adapt(
         episodes=episodes,
         steps=steps,
     )
+
+
+def _best(trials: Sequence[Trial]) -> tuple[tuple[int, ...], float]:
+    """The cell whose trials have the highest mean fitness, and that: a cell may be tried again, from other starts."""
+    by_cell: dict[tuple[int, ...], list[float]] = {}
+    for trial in trials:
+        by_cell.setdefault(trial.cell, []).append(trial.fitness)
+    return max(((cell, float(np.mean(found))) for cell, found in by_cell.items()), key=lambda found: found[1])
 
 
 class _Prediction:

@@ -41,7 +41,7 @@ def pitted(register):
 
 def test_a_policy_that_still_works_is_found_within_a_few_trials(run):
     found = run.adapt(env_kwargs=PIT, workers=1)
-    first, best = found.trials[0], found.best
+    first, best = found.trials[0], found
     repertoire = run.repertoire
     assert first.intact == repertoire.fitness.max() == first.predicted > 1.9
     assert (first.fitness, best.fitness > 1.3) == (0.0, True)
@@ -100,11 +100,11 @@ def test_the_command_prints_a_table_and_what_to_do_next(run, capsys, tmp_path):
     printed = json.loads(capsys.readouterr().out)
     found = adapt(run, env_kwargs=PIT, workers=1)
     assert [trial["fitness"] for trial in printed["trials"]] == [trial.fitness for trial in found.trials]
-    assert printed["cell"] == list(found.best.cell)
+    assert printed["cell"] == list(found.cell)
 
     assert main(words) == 0
     out, err = capsys.readouterr()
-    table, cell = out.splitlines()[:-1], ",".join(map(str, found.best.cell))
+    table, cell = out.splitlines()[:-1], ",".join(map(str, found.cell))
     assert table[0].split() == ["trial", "cell", "intact", "predicted", "fitness"]
     assert len(table) == len(found.trials) + 1
     assert max(map(len, table)) <= 80
@@ -115,7 +115,7 @@ def test_the_command_prints_a_table_and_what_to_do_next(run, capsys, tmp_path):
     assert f"--cell {cell} --env-kwargs" in err
     changed = ["--cell", cell, "--env-kwargs", "pit=[0.6,1]", "--workers", "1", "--json"]
     assert main(["evaluate", str(run.directory), *changed, "--episodes", "1"]) == 0
-    assert json.loads(capsys.readouterr().out)["mean"] == pytest.approx(found.best.fitness)
+    assert json.loads(capsys.readouterr().out)["mean"] == pytest.approx(found.fitness)
 
 
 def test_a_cell_is_filmed_in_the_changed_environment(tmp_path, tiny, register):
@@ -132,8 +132,8 @@ def test_a_cell_is_filmed_in_the_changed_environment(tmp_path, tiny, register):
     )
     kwargs = {"sutton_barto_reward": True}
     found = trained.adapt(env_kwargs=kwargs, episodes=1, workers=1)
-    (episode,) = trained.record(tmp_path / "cell.mp4", cell=found.best.cell, env_kwargs=kwargs, workers=1)
-    assert episode.fitness == evaluate(trained, cell=found.best.cell, env_kwargs=kwargs, episodes=1, workers=1).mean
+    (episode,) = trained.record(tmp_path / "cell.mp4", cell=found.cell, env_kwargs=kwargs, workers=1)
+    assert episode.fitness == evaluate(trained, cell=found.cell, env_kwargs=kwargs, episodes=1, workers=1).mean
 
 
 def test_a_notebook_shows_the_trials(run):
