@@ -29,7 +29,7 @@ _LENGTH = 0.4  # of the kernel: how far in behaviour a trial tells about others
 _NUMBERS = 6  # of a behaviour, to which the length belongs
 _NOISE = 0.001  # variance of a trial's noise, to which that of its episodes is added where there are several
 _CAUTION = 0.05  # standard deviations of a prediction that are added to it (kappa of the upper confidence bound)
-_ENOUGH = 0.9  # of the best that is predicted
+_GAP = 0.1  # to the best that is predicted, as a share of it, within which a policy is good enough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Adaptation:
 
     Attributes:
         trials: in the order in which they were made.
-        stopped: True if the best cell reached at least 90 % of the best prediction; False if there were no trials left.
+        stopped: True if the best cell was within 10 % of the best prediction; False if there were no trials left.
         expected: the best prediction after the last trial.
         env_kwargs: keyword arguments of the environment that are others than in training.
         episodes: episodes of each trial.
@@ -105,7 +105,7 @@ class Adaptation:
 
     def __str__(self) -> str:
         first = self.trials[0]
-        why = f"at least {percent(_ENOUGH)} of the best prediction" if self.stopped else "no trials are left; predicted"
+        why = f"within {percent(_GAP)} of the best prediction" if self.stopped else "no trials are left; predicted"
         return (
             f"cell {cell_text(self.cell)}: {figures(self.fitness)} after {counted(len(self.trials), 'trial')} ({why}, "
             f"{figures(self.expected)}); cell {cell_text(first.cell)}, the best one intact: {figures(first.fitness)}"
@@ -132,10 +132,9 @@ def adapt(
 
     Each trial plays the policy whose predicted fitness plus a little of its uncertainty is highest. A Gaussian process
     over the cells' behaviours predicts: what a trial tells about one policy, it tells about those that behave alike,
-    too, and far from all trials the fitness of the map counts. It ends as soon as a policy has reached 90 % of the best
-    that is still predicted, both counted from 0, or from the map's lowest fitness if that is negative. Equal arguments
-    make equal trials, with any number of workers. (A real robot would make each trial once, ``episodes=1``; here starts
-    differ, and a single one says little.)
+    too, and far from all trials the fitness of the map counts. It ends as soon as a policy is within 10 % of the best
+    that is still predicted. Equal arguments make equal trials, with any number of workers. (A real robot would make
+    each trial once, ``episodes=1``; here starts differ, and a single one says little.)
 
     Args:
         source: a Run or its folder (its latest repertoire), a checkpoint file of a run, or a Checkpoint.
@@ -171,7 +170,7 @@ def adapt(
     made: list[Trial] = []
     rows: list[int] = []
     variances: list[float] = []
-    steps, zero = 0, min(0.0, float(repertoire.fitness.min()))
+    steps = 0
     with (
         LocalPool(definition, checkpoint.config, PoolOptions(workers=workers), most=episodes) as pool,
         count_progress(shown=progress) as bar,
@@ -179,7 +178,7 @@ def adapt(
         require_same_spaces(checkpoint, pool)
         task = bar.add_task("trials", total=trials)
         mean, deviation = repertoire.fitness, np.full(len(repertoire), predict.unit)
-        stopped = False
+        stopped, expected = False, math.nan
         while not stopped and len(made) < trials:
             row = int(np.argmax(mean + _CAUTION * deviation))
             starts = episode_seeds(seed, Purpose.TRIAL, episodes, len(made))
@@ -200,12 +199,13 @@ def adapt(
             )
             noise = float(np.mean(variances)) / episodes
             mean, deviation = predict(rows, [trial.fitness for trial in made], noise)
-            stopped = _best(made)[1] - zero >= _ENOUGH * (float(mean.max()) - zero)
+            expected = float(mean.max())
+            stopped = _best(made)[1] >= expected - _GAP * abs(expected)
             bar.update(task, completed=len(made))
     return Adaptation(
         trials=tuple(made),
         stopped=stopped,
-        expected=float(mean.max()),
+        expected=expected,
         env_kwargs=dict(env_kwargs),
         episodes=episodes,
         steps=steps,

@@ -47,7 +47,7 @@ def test_a_policy_that_still_works_is_found_within_a_few_trials(run):
     assert (first.fitness, best.fitness > 1.3) == (0.0, True)
     assert found.stopped
     assert len(found.trials) < 20
-    assert best.fitness >= 0.9 * found.expected
+    assert best.fitness >= 0.9 * found.expected > 0
     for trial in found.trials:
         assert trial.fitness == 0 or trial.fitness == pytest.approx(trial.intact)
         assert repertoire.fitness[repertoire.index(trial.cell)] == trial.intact
