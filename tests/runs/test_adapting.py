@@ -1,6 +1,7 @@
 """Adapting: policies of a repertoire are tried in a changed world until one works; what is said where none can."""
 
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -177,6 +178,12 @@ def test_a_single_policy_leaves_no_choice(run):
     assert len(Repertoire.of(alone)) == 1
     with pytest.raises(ValueError, match="to adapt is to choose, and 1 of its cells is filled: train it longer"):
         adapt(alone, env_kwargs=PIT)
+
+
+def test_without_scikit_learn_the_error_says_what_brings_it(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.gaussian_process", None)
+    with pytest.raises(ImportError, match=r"to adapt needs scikit-learn, which comes with ribs: pip install"):
+        adapt(run, env_kwargs=PIT)
 
 
 def test_the_command_asks_what_has_changed(run, capsys):
