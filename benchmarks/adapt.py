@@ -53,9 +53,9 @@ if QUICK:
 
 _WEAKER = """## What is weaker than it looks
 
-- **The repertoires walk slowly.** Intact, plain evolution walks two to three times as far. Of that distance, no
-  repertoire keeps 70 % after any damage. Without the force of a front leg, nothing walks: there, to be further than
-  the plain policy means centimetres.
+- **The repertoires walk slowly.** Intact, plain evolution walks two to three and a half times as far. Of that
+  distance, no repertoire keeps 70 % after any damage. Without the force of a front leg, nothing walks: there, to be
+  further than the plain policy means centimetres.
 - **Shares are of a lucky elite.** The best fitness of a map is that of one episode: on other starts a sixth of it is
   gone with four feet, half of it with two pairs. So a share above 100 % says that trials found a policy that is
   better intact, too, and not that a damage helps.
