@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from report import PAGES, QUICK, RUNS, Report, arguments, commit, in_words, page_options, table
+from report import PAGES, QUICK, RUNS, Report, Target, arguments, commit, in_words, page_options, table, write_page
 
 from es_core import Evaluation, Run, adapt, evaluate, train
 from es_core.formatting import figures, percent
@@ -39,6 +39,7 @@ if QUICK:
     STEPS = 4_800
     SMALL = {"population_size": 16, "generations": 1, "eval_episodes": 2, "confirm_episodes": 2}
 INTACT = "intact"
+_ENOUGH = 0.7  # of the intact distance
 DAMAGES: Mapping[str, Mapping[str, Any]] = {
     "front right knee locked": {"locked": ["FR_lower_joint"]},
     "back left thigh locked": {"locked": ["RL_upper_joint"]},
@@ -179,13 +180,15 @@ def _write_page() -> None:
     parts = [_damages(name, found) for name in trained if name != "plain"]
     machines = sorted({in_words(each["machine"]) for each in found.values()})
     commits = ", ".join(sorted({each["commit"] for each in found.values()}))
-    page = f"""# Robots that adapt
-
+    target = _target(found)
+    text = f"""\
 A robot is damaged, and its best gait no longer works. Is there another in its repertoire, and do a few trials find it
 ([Cully et al. 2015](https://arxiv.org/abs/1407.3501), [the tutorial](../repertoires.md#6-adapt))? A1 trots for 300
 steps ({SECONDS:.2f} s), with a linear policy. `map_elites` fills two repertoires: one by how long each of its four feet
 is down (5 cells for each), one by how long its front and its back feet are (15 by 15). *Plain* is evolution of one
 policy with default settings and as many steps, those that choose its best centre included. Each is one run, of seed 0.
+
+{target}
 
 ## Intact
 
@@ -207,26 +210,44 @@ intact. The damages were chosen before the repertoires were full.
 {_WEAKER}
 Command: `python benchmarks/adapt.py`; machine: {"; ".join(machines)}; commits {commits}.
 """
-    (PAGES / "adapt.md").write_text(page, encoding="utf-8")
+    write_page("adapt", "Robots that adapt: a damaged quadruped, with one gait and with repertoires", target, text)
     print(PAGES / "adapt.md")
 
 
+def _target(found: Mapping[tuple[str, str], Any]) -> Target:
+    """What was to be reached, and whether it is; not judged while a measurement is missing."""
+    line = (
+        "60 % of the 15 by 15 cells filled, the best policy of a repertoire within 10 % of plain's fitness, and 70 % "
+        "of the intact distance after five of six damages"
+    )
+    if len(found) < len(TRAININGS) * (1 + len(DAMAGES)):
+        return Target(f"how far a damaged robot walks ({line})")
+    names = [name for name in TRAININGS if name != "plain"]
+    best = max(found[name, INTACT]["score"]["fitness"] for name in names)
+    is_full = found["two pairs", INTACT]["coverage"] >= 0.6
+    is_good = best >= 0.9 * found["plain", INTACT]["score"]["fitness"]
+    adapts = max(sum(share >= _ENOUGH for share in _shares(name, found)) for name in names) >= 5
+    return Target(line, is_full and is_good and adapts)
+
+
 def _verdict(found: Mapping[tuple[str, str], Any]) -> str:
-    """Whether the repertoires are as full and as good as was to be reached; empty where a training is missing."""
+    """How good the repertoires' best policies are beside plain evolution's; empty where a training is missing."""
     if any((name, INTACT) not in found for name in TRAININGS):
         return ""
-    coverage = found["two pairs", INTACT]["coverage"]
     plain = found["plain", INTACT]["score"]["fitness"]
     shares = {name: found[name, INTACT]["score"]["fitness"] / plain for name in TRAININGS if name != "plain"}
     best = ", ".join(f"{percent(share)} with {name}" for name, share in shares.items())
-    filled, good = _reached(coverage >= 0.6), _reached(max(shares.values()) >= 0.9)
-    return f"""To reach: 60 % of the 15 by 15 cells filled ({percent(coverage)}: **{filled}**), and the best policy of a
-repertoire within 10 % of plain's fitness ({best}: **{good}**).
-"""
+    return f"The best policy of a repertoire has this share of plain's fitness: {best}.\n"
 
 
-def _reached(is_reached: bool) -> str:
-    return "reached" if is_reached else "missed"
+def _shares(name: str, found: Mapping[tuple[str, str], Any]) -> list[float]:
+    """What a repertoire keeps of its intact distance after each damage, the median of the seeds."""
+    whole = found[name, INTACT]["score"]["distance"] or 1.0
+    return [
+        median(seed["score"]["distance"] for seed in found[name, world]["adapted"]) / whole
+        for world in DAMAGES
+        if (name, world) in found
+    ]
 
 
 def _damages(name: str, found: Mapping[tuple[str, str], Any]) -> str:
@@ -239,14 +260,13 @@ def _damages(name: str, found: Mapping[tuple[str, str], Any]) -> str:
         whole = walked(of, INTACT)
         return "" if value is None or not whole else f"{value:.2f} ({percent(value / whole)})"
 
-    rows, shares, further = [], [], 0
+    rows, further = [], 0
     for world in DAMAGES:
         each = found.get((name, world))
         if each is None:
             continue
         distances = sorted(seed["score"]["distance"] for seed in each["adapted"])
         counts = [len(seed["trials"]) for seed in each["adapted"]]
-        shares.append(median(distances) / (walked(name, INTACT) or 1.0))
         further += median(distances) > (walked("plain", world) or 0.0)
         rows.append(
             [
@@ -262,13 +282,13 @@ def _damages(name: str, found: Mapping[tuple[str, str], Any]) -> str:
     if not rows:
         return ""
     heads = ["damage", "plain, as it is", "repertoire, as it is", "adapted", "of the seeds", "trials", "of the best 20"]
-    enough = sum(share >= 0.7 for share in shares)
+    enough = sum(share >= _ENOUGH for share in _shares(name, found))
     return f"""### Repertoire of {name}
 
 {table(heads, rows)}
 
-After {enough} of {len(rows)} damages it walks at least 70 % of its intact distance (to reach: 5 of 6;
-**{_reached(enough >= 5)}**), and after {further} further than the plain policy.
+After {enough} of {len(rows)} damages it walks at least 70 % of its intact distance, and after {further} further than
+the plain policy.
 """
 
 

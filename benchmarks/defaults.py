@@ -30,7 +30,7 @@ from statistics import fmean
 from typing import Any
 
 from contenders import CONTENDERS
-from report import PAGES, QUICK, Report, arguments, estimated, in_words, page_options, table
+from report import PAGES, QUICK, Report, Target, arguments, estimated, in_words, page_options, table, write_page
 
 from es_core.formatting import figures, percent
 from es_core.training.rules.generation_steps import STALL
@@ -45,6 +45,7 @@ CHOSEN_ON = (
     "HalfCheetah-v5",
 )
 HELD_OUT = ("CartPole-v1", "Pendulum-v1", "BipedalWalker-v3", "Reacher-v5", "Swimmer-v5", "Ant-v5")
+ASKED = 9  # of these tasks of others are to be reached
 OWN = ("CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0")
 SEEDS = {"es-envs": 5}  # of the others: 3
 CANNOT = {("BalancingPlate-v0", "ARS"), ("BalancingPlate-v0", "PGPE")}  # they take Box and Discrete actions only
@@ -199,25 +200,35 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     # Each run was bound to one core, whatever the machine has.
     machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results if "machine" in each})
     commits = sorted({each["commit"] for each in results})
-    page = f"""# Defaults
-
+    public = (*CHOSEN_ON, *HELD_OUT)
+    missed = [task for task in public if _verdict(results, task) not in {"yes", "yes, solved"}]
+    count = len(public) - len(missed)
+    target = Target(
+        f"{ASKED} of the {len(public)} public tasks, within 5 % of the best contender or better", count >= ASKED
+    )
+    text = f"""\
 What `train(ID)` reaches with default settings, in {SECONDS:g} seconds of processor time on one core, next to the
 defaults of other libraries in the same budget. A number is the mean over seeds (ours five, others three) of the final
 policy's score on 100 starts that no run has seen, with a 95 % interval over seeds. Each seed has starts of its own.
 "Reached": within 5 % of (best contender - random actions), or better, and solved where this is asked for. An empty
 cell has not been measured yet, and one without an interval has a single seed; "cannot": ARS and PGPE of these libraries
 have no MultiBinary actions. Machines differ: others' seed 0 ran on a busier one, where many of them took half the steps
-that their other seeds took in the same time; the last of their seeds 2 ran on a faster one, as did ours where a task is
-solved early.
+that their other seeds took in the same time; the last of their seeds 2 ran on a faster one. Ours that solve a task (of
+the tables below those that need few steps, and the double pendulum) are of a later version than the others, and ran on
+a third, busy machine.
 
-To reach: 9 of the 12 public tasks. CartPole-v1, Acrobot-v1, MountainCarContinuous-v0, LunarLander-v3 and
+{target}
+{count} are reached{", not " * bool(missed)}{" or ".join(missed)}.
+
+CartPole-v1, Acrobot-v1, MountainCarContinuous-v0, LunarLander-v3 and
 InvertedDoublePendulum-v5 must be solved by Gymnasium's threshold, and Pendulum-v1, which has none, be above -200. The
 thresholds of the other six (BipedalWalker-v3 300, Reacher-v5 -3.75, Swimmer-v5 360, Hopper-v5 3800, HalfCheetah-v5
-4800, Ant-v5 6000) are not asked for in so short a time. {_reached(results)}
+4800, Ant-v5 6000) are not asked for in so short a time.
 
 "Evaluation" is its share of our steps, with confirmations and the final score. A run that is solved after a few
-generations spends more than the budget of a fifth: the untrained centre and the baselines take 20 episodes, a centre
-that looks solved must pass 20 or more, 100 where scores scatter, and the final score takes ten or more.
+generations spends more than the budget of a fifth: the untrained centre and the baselines take 20 episodes, and a
+centre that looks solved must pass 100 on starts that nothing has seen. A run that ends unsolved plays its best centre
+once more, ten times or more.
 
 The rule of our defaults was chosen on the first six tasks, and the others were held out. Later changes were
 chosen on the six and our own CartPoleSwingUp-v0, and one on Ant-v5: [how the rule came
@@ -226,16 +237,16 @@ about](#how-the-rule-came-about).
 The score is that of the run's last centre; "best centre" is what `evaluate(run)` scores, the one that the run's own
 evaluation chose.
 
-Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
-
 {chr(10).join(parts)}
 {_steps(results)}
 {_losses(results)}
 {_HISTORY}
 {_ranks(PAGES / "defaults" / "ranked-in-groups", results)}
 {_ablation(PAGES / "defaults" / "ablation")}
-{_trials(PAGES / "defaults" / "trials")}"""
-    (PAGES / "defaults.md").write_text(page, encoding="utf-8")
+{_trials(PAGES / "defaults" / "trials")}
+Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
+"""
+    write_page("defaults", "Defaults: what a plain train(ID) reaches", target, text)
 
 
 _HISTORY = """## How the rule came about
@@ -257,12 +268,6 @@ its first centre, which stands still, scores 1000. Since then a search whose fir
 whose candidates all fall far below it, begins again with a tenth of sigma. The last change was how candidates are
 ranked: see below.
 """
-
-
-def _reached(results: Sequence[dict[str, Any]]) -> str:
-    verdicts = {task: _verdict(results, task) for task in (*CHOSEN_ON, *HELD_OUT)}
-    missed = [task for task, verdict in verdicts.items() if not verdict.startswith("yes")]
-    return f"Reached: {len(verdicts) - len(missed)} of {len(verdicts)}{', not ' * bool(missed)}{' or '.join(missed)}."
 
 
 def _steps(results: Sequence[dict[str, Any]]) -> str:
@@ -323,6 +328,7 @@ def _ranks(folder: Path, results: Sequence[dict[str, Any]]) -> str:
         steps = [figures(round(fmean(each["steps"] for each in runs))) for runs in pairs]
         scores = [estimated([each["score"]["mean"] for each in runs]) for runs in pairs]
         rows.append([task, ", ".join(map(str, sorted(seeds))), *steps, *scores])
+    pendulum = [each["solved"] for each in _runs(results, "InvertedDoublePendulum-v5", "es-envs")]
     intro = f"""## Ranked in groups to the end, or among all once the steps have doubled
 
 Until commit 6cac481 candidates were ranked in their groups to the end. A start from which half of them fall then counts
@@ -331,7 +337,9 @@ median, once {STALL} generations have gained nothing and the steps have doubled.
 solved with each seed, in two thirds of the steps. Among the tasks that were not asked, Pendulum-v1 gains with each
 seed, and so does seed 4 of Swimmer-v5, which had stood still (53, now 258). HalfCheetah-v5 loses an eighth, most of it
 with seed 0, whose steps doubled by chance after {STALL} generations. Elsewhere neither is better. The later runs had
-the busier machine: in the same processor time they took a tenth fewer steps, unless they were solved.
+the busier machine: in the same processor time they took a tenth fewer steps, unless they were solved. The double
+pendulum takes more steps now, because a policy that looks solved has to pass 100 unseen starts: {sum(pendulum)} of
+{len(pendulum)} runs end as solved before their time is up.
 
 These are all runs whose steps doubled before their end, except those of Ant-v5: there they double a few generations
 before the time is up, and were not made again. For all others, which are older, nothing has changed."""

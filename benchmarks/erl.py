@@ -22,7 +22,20 @@ from typing import Any
 import torch
 from contenders import EPISODES, Budget, score
 from gymnasium.spaces import Discrete
-from report import PAGES, QUICK, Report, arguments, commit, estimated, in_words, page_options, pyplot, table
+from report import (
+    PAGES,
+    QUICK,
+    Report,
+    Target,
+    arguments,
+    commit,
+    estimated,
+    in_words,
+    page_options,
+    pyplot,
+    table,
+    write_page,
+)
 
 import es_envs
 from es_core import Run, evaluate, train
@@ -155,8 +168,8 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results})
     commits = sorted({each["commit"] for each in results})
     parts = [_section(task, [each for each in results if each["task"] == task]) for task in TASKS]
-    page = f"""# ERL against its two halves
-
+    target = Target("scores after the same steps, and the processor time that they take")
+    text = f"""\
 Evolution with a learner ([ERL](../algorithms.md#evolution-with-a-learner)), evolution alone and the learner alone,
 all with the same number of environment steps. "Its population alone" is ERL without gradient steps, "the default
 strategy" is `train(ID)`, and "its learner alone" is the same algorithm of Stable-Baselines3 with the same settings,
@@ -164,12 +177,14 @@ which explores by itself. A score is the mean over seeds of the final policy's s
 has seen, with a 95 % interval over seeds; each seed has starts of its own. Time is processor time of a whole run, all
 processes together: on one core, a run takes so long.
 
-Command: `python benchmarks/erl.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
+{target}
 
 {chr(10).join(parts)}
 {_plot(results)}
-{READING}"""
-    (PAGES / "erl.md").write_text(page, encoding="utf-8")
+{READING}
+Command: `python benchmarks/erl.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
+"""
+    write_page("erl", "ERL against its two halves, evolution and a learner", target, text)
 
 
 def _section(task: str, results: Sequence[dict[str, Any]]) -> str:
@@ -219,9 +234,9 @@ def _plot(results: Sequence[dict[str, Any]]) -> str:
     steps, score = long[0][-1]
     return f"""## {task}, {steps:,} steps
 
-The run of ERL with seed {seed} goes on. Its champion plays five starts after each generation, as in the paper, and they
-are not among its steps. It ends at {score:.0f}. The paper shows its curve as a picture, of HalfCheetah-v2 and with DDPG
-as the learner. Its numbers are neither in the paper nor comparable with the authors' program.
+The run of ERL with seed {seed} continues. Its champion plays five starts after each generation, as in the paper, and
+they are not among its steps. It ends at {score:.0f}. The paper shows its curve as a picture, of HalfCheetah-v2 and with
+DDPG as the learner. Its numbers are neither in the paper nor comparable with the authors' program.
 
 ![ERL's score by environment steps, and the scores of all others after 150,000](erl.svg)
 """

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from report import PAGES, QUICK, RUNS, Report, arguments, commit, in_words, page_options, table
+from report import PAGES, QUICK, RUNS, Report, Target, arguments, commit, in_words, page_options, table, write_page
 
 from es_core import Checkpoint, Run, finetune, train
 from es_core.evaluation.scoring import find_policy
@@ -180,8 +180,8 @@ def _write_page() -> None:
     columns = ["row", "seed", "policy", "fitness", "success", "lap [s]", "steps", "seconds"]
     machines = sorted({in_words(each["machine"]) for each in found})
     commits = sorted({each["commit"] for each in found})
-    page = f"""# Fine-tuning by gradients
-
+    target = Target("an evolved policy's score after further steps of PPO with that after as many of evolution")
+    text = f"""\
 Does it pay to continue from an evolved policy by gradients? A policy evolves for so many steps (*evolved*: its last
 centre). Then PPO continues from it, and so does evolution, for as many further steps, those of evaluation included.
 Each policy plays the same {EPISODES} unseen starts, on RaceTrack-v0 on tracks of the test split, unseen in training.
@@ -191,12 +191,14 @@ that finishes more tracks also has the harder ones among them. Evolution maximis
 RaceTrack-v0, and steps on the plate. PPO maximises the discounted reward, which on RaceTrack-v0 also pays the time that
 is left when a lap is finished, so that lap times of the two are no contest.
 
-Command: `python benchmarks/finetuning.py`; machine: {"; ".join(machines)};
-commits {", ".join(commits)}. Two rows ran side by side, each in one process (`--workers 1`).
+{target}
 
 {table(columns, rows)}
+
+Command: `python benchmarks/finetuning.py`; machine: {"; ".join(machines)};
+commits {", ".join(commits)}. Two rows ran side by side, each in one process (`--workers 1`).
 """
-    (PAGES / "finetuning.md").write_text(page, encoding="utf-8")
+    write_page("finetuning", "Fine-tuning an evolved policy by gradients", target, text)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from report import PAGES, QUICK, RUNS, Report, arguments, commit, estimated, idle, in_words, page_options, table
+from report import (
+    PAGES,
+    QUICK,
+    RUNS,
+    Report,
+    Target,
+    arguments,
+    commit,
+    estimated,
+    idle,
+    in_words,
+    page_options,
+    table,
+    write_page,
+)
 
 from es_core import Checkpoint, Run, train
 from es_core.evaluation.scoring import find_policy
@@ -146,8 +160,14 @@ def _write_page() -> None:
                "test, of pure pursuit's", "hard, of pure pursuit's", "minutes"]  # fmt: skip
     shown = [name for name in of if of[name]]
     worlds = [[world, *(_finished([run["physics"][world] for run in of[name]]) for name in shown)] for world in PHYSICS]
-    page = f"""# {ID}
-
+    goals = _goals(of)
+    target = Target(
+        f"after at most {MINUTES} minutes on two cores, at least 98 % of laps finished on test tracks and 90 % on hard "
+        "ones, on test tracks times that are at most pure pursuit's, and with 64 tracks a gap of at most two points "
+        "between training and test",
+        any(all(found.values()) for found in goals.values()) and goals.get("64 tracks", {}).get("the gap", False),
+    )
+    text = f"""\
 Does evolution learn to drive, or tracks by heart? Each run has {STEPS:,} steps on N training tracks, and its last
 centre drives from {STARTS} starts on test tracks of the same distribution ({tracks["test"]} different ones) and from
 {STARTS} on hard tracks ({tracks["hard"]} different ones: narrower, tighter, the other way round). Training has drawn
@@ -155,10 +175,8 @@ none of them: the protocol of Procgen (Cobbe et al. 2020). In training, half of 
 right turns of left ones; tests never are. The driver by pure pursuit sees the map,
 which evolved ones do not; its numbers were found on training tracks only.
 
-To reach, after at most ten minutes on two cores: at least 98 % of laps finished on test tracks and 90 % on hard ones,
-on test tracks times that are at most pure pursuit's, and with 64 tracks a gap of at most two points between training
-and test.
-{_verdict(of)}
+{target}
+{_which_goals(goals)}
 
 Shares are laps finished. Times are interquartile means over starts, with {TWICE_THE_LIMIT:g} s for a lap that is not
 finished; "of pure pursuit's" is the interquartile mean of the quotients, lap by lap, from the same starts on the same
@@ -171,8 +189,6 @@ laps in such worlds, too, while pure pursuit and the other rows have the usual o
 "Network of 16" has 16 hidden units, and the others are linear. "Doing nothing" are outputs of 0, which drive straight
 on at half throttle. "Train" is from {OTHER} starts.
 
-Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
-
 {table(columns, laps)}
 
 ## Other physics
@@ -182,13 +198,15 @@ physics": for that column only latency 3 and the noise are new. Friction is a fa
 noise is the standard deviation of each observed number.
 
 {table(["world", *shown], worlds)}
+
+Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 """
-    (PAGES / "racetrack.md").write_text(page, encoding="utf-8")
+    write_page("racetrack", f"{ID}: tracks that training never drew", target, text)
 
 
-def _verdict(of: Mapping[str, Sequence[dict[str, Any]]]) -> str:
-    """Tell in words which goals are reached."""
-    pursuit, sentences = of[next(iter(SCRIPTS))], []
+def _goals(of: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, dict[str, bool]]:
+    """By the name of runs, which goals are reached on average over seeds."""
+    pursuit, reached = of[next(iter(SCRIPTS))], {}
     for name in ("all tracks", "64 tracks", "all tracks for longer"):
         runs = of.get(name, ())
         if not runs or not pursuit:
@@ -200,9 +218,14 @@ def _verdict(of: Mapping[str, Sequence[dict[str, Any]]]) -> str:
         goals["ten minutes"] = min(run["seconds"] for run in runs) <= MINUTES * 60
         if name.startswith("64"):
             goals["the gap"] = gap <= 2
-        missed = [goal for goal, is_reached in goals.items() if not is_reached]
-        sentences.append(f"*{name}* {'misses ' + ' and '.join(missed) if missed else 'reaches all'}")
-    return f"On average over seeds: {'; '.join(sentences)}." if sentences else ""
+        reached[name] = goals
+    return reached
+
+
+def _which_goals(goals: Mapping[str, Mapping[str, bool]]) -> str:
+    missed = {name: [goal for goal, is_reached in found.items() if not is_reached] for name, found in goals.items()}
+    words = [f"*{name}* {'misses ' + ' and '.join(of) if of else 'reaches all'}" for name, of in missed.items()]
+    return f"On average over seeds: {'; '.join(words)}." if words else ""
 
 
 def _row(name: str, runs: Sequence[dict[str, Any]], script: Sequence[dict[str, Any]]) -> list[str]:

@@ -144,6 +144,32 @@ class Report:
         self._path.write_text(f"{text}\n", encoding="utf-8")
 
 
+@dataclass(frozen=True)
+class Target:
+    """What a page's figures are to reach, and whether they do; None if they only compare what the line names."""
+
+    line: str
+    reached: bool | None = None
+
+    def __str__(self) -> str:
+        verdict = self.cells[1]
+        return f"To reach: {self.line}. **{verdict.capitalize()}.**" if verdict else f"Compared: {self.line}."
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """The columns "target" and "reached" of README.md."""
+        if self.reached is None:
+            return f"none: it compares {self.line}", ""
+        return self.line, "reached" if self.reached else "missed"
+
+
+def write_page(name: str, title: str, target: Target, text: str) -> None:
+    """Write a page, and beside it a JSON file, from which ``results.py --page`` writes the page's row of README.md."""
+    (PAGES / f"{name}.md").write_text(f"# {title}\n\n{text}", encoding="utf-8")
+    row = json.dumps({"title": title, "target": target.line, "reached": target.reached}, indent=1)
+    (PAGES / f"{name}.json").write_text(f"{row}\n", encoding="utf-8")
+
+
 def table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table."""
     return "\n".join([_line(columns), _line(["---"] * len(columns), space=""), *map(_line, rows)])

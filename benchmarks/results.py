@@ -2,6 +2,7 @@
 
 Usage: python benchmarks/results.py ROW [--only NAME ...] [--seeds 0 1 ...] [--workers N]
        python benchmarks/results.py --page ROW     only write the page, from what is there
+       python benchmarks/results.py --page         only write README.md, the table of all pages
        python benchmarks/results.py --list
        python benchmarks/results.py --quick        only try it out: a run of three rows (with ROW: all of its runs)
 
@@ -31,6 +32,7 @@ from report import (
     QUICK,
     RUNS,
     Report,
+    Target,
     arguments,
     commit,
     estimated,
@@ -598,6 +600,9 @@ def main() -> None:
             _train(argparse.Namespace(**{**vars(options), **few}))
             _write_page(name)
         return
+    if options.page and options.row is None:
+        _write_index()
+        return
     if options.list or options.row is None:
         for name, row in ROWS.items():
             print(f"{name}: {len(_measured(name))} of {row.planned} runs; {row.title}")
@@ -755,14 +760,8 @@ _OF_ALL = """ Steps with
 evaluation include the episodes that confirm a centre, but not those of the scores at a run's end."""
 
 
-def _verdict(row: Row, by_run: targets.Runs) -> str:
-    """Tell if the row's target is reached; empty if it has none."""
-    return "" if row.reached is None else "reached" if row.reached(by_run) else "missed"
-
-
-def _target(row: Row, by_run: targets.Runs) -> str:
-    verdict = _verdict(row, by_run)
-    return f"To reach: {row.line}. **{verdict.capitalize()}.**" if verdict else f"Compared: {row.line}."
+def _target(row: Row, by_run: targets.Runs) -> Target:
+    return Target(row.line, None if row.reached is None else bool(row.reached(by_run)))
 
 
 def _goals(results: Sequence[dict[str, Any]]) -> str:
@@ -835,15 +834,19 @@ def _write_index() -> None:
         by_run = _by_run(row, _measured(name))
         title = f"[{row.title}]({name}.md)" if by_run else row.title
         found = [f"{run}: {_mean(own)}" for run, own in by_run.items()]
-        line = row.line if row.reached is not None else f"none: it compares {row.line}"
-        verdict = _verdict(row, by_run) if by_run else ""
+        line, verdict = _target(row, by_run).cells if by_run else (row.line, "")
         done = sum(map(len, by_run.values()))
         rows.append([title, line, verdict, f"{done} of {row.planned}", "; ".join(found) if len(found) < _MANY else ""])
+    for path in sorted(PAGES.glob("*.json")):  # pages of other commands
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rows.append([f"[{found['title']}]({path.stem}.md)", *Target(found["target"], found["reached"]).cells, "", ""])
     page = f"""# What evolution reaches on known tasks
 
-Each page is written by `python benchmarks/results.py ROW`, which trains what is missing: hours of both cores, for some.
-"Mean score" is that of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval (Student's t); it is
-left out where more than {_MANY - 1} kinds of runs are compared. A page says so if an earlier version made its runs.
+Each page names the command that writes it: `python benchmarks/results.py ROW` if the table counts its runs, else a
+command of its own. A command trains what is missing: hours of both cores, for some.
+"Mean score" is that of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval (Student's t, no
+wider than from the worst to the best seed); it is left out where more than {_MANY - 1} kinds of runs are compared. A
+page says so if an earlier version made its runs.
 
 {table(["task", "target", "reached", "runs done", "mean score"], rows)}
 
@@ -858,23 +861,6 @@ takes.
 "Other policy" is a network instead of a linear policy, or the reverse. An empty cell is not measured.
 
 {gate()}
-
-## More
-
-[What a plain `train(ID)` reaches](defaults.md) on tasks that nobody tuned for, next to other libraries' defaults:
-`python benchmarks/defaults.py`.
-
-[Driving tracks that training never drew](racetrack.md): `python benchmarks/racetrack.py`.
-
-[Robots from their files](robots.md), with default settings: `python benchmarks/robots.py FOLDER`.
-
-[Every strategy by hand on two functions](functions.md), next to the package `cmaes`: `python benchmarks/functions.py`.
-
-[Fine-tuning an evolved policy by gradients](finetuning.md): `python benchmarks/finetuning.py`.
-
-[ERL against evolution alone and its learner alone](erl.md): `python benchmarks/erl.py`.
-
-[Robots that adapt](adapt.md): a damaged quadruped, with one gait and with repertoires: `python benchmarks/adapt.py`.
 """
     (PAGES / "README.md").write_text(page, encoding="utf-8")
 

@@ -69,5 +69,7 @@ def lead_links(_app: Sphinx, page: str, source: list[str]) -> None:
     """Let links stay on the site, and the pages of results lie below their table."""
     if page == "results/README":
         source[0] += BELOW_RESULTS
+    if page.startswith("results/"):
+        source[0] = source[0].replace(" %", "\u00a0%")  # narrow columns part a number from its unit
     for file, place in PLACES.items():
         source[0] = source[0].replace(f"]({file}", f"]({place}")

@@ -77,8 +77,8 @@ def entry(definition: EnvDefinition, described: Mapping[str, Any]) -> str:
     settings = [f"`{name}={value}`" for name, value in definition.recommended.items()]
     facts = {
         f"score{solved}": score,
-        "doing nothing": figures(idle.mean, idle.interval),
-        "random actions": figures(random.mean, random.interval),
+        "doing nothing": _beside(score, idle),
+        "random actions": _beside(score, random),
         "policy": f"{taken}; {figures(training['steps'])} steps of training",
         "recommended settings": ", ".join(settings) or "the defaults",
     }
@@ -104,3 +104,8 @@ def commands(definition: EnvDefinition, described: Mapping[str, Any]) -> str:
             f"es-envs train {name}{given}\nes-envs watch {name} --pretrained\nes-envs record {name} {film} --pretrained"
         )
     return f"es-envs train {name}{given} --run-dir {name}\nes-envs record {name} {film}"
+
+
+def _beside(score: Evaluation, other: Evaluation) -> str:
+    """Another policy's mean; what is less than a ten-thousandth of the score is 0, not a rounding error's digits."""
+    return "0.00" if abs(other.mean) < 1e-4 * abs(score.mean) else figures(other.mean, other.interval)

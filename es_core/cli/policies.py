@@ -121,7 +121,7 @@ def add(commands: Any) -> None:
     add_json(sub, "--env-kwargs", "keyword arguments of the environment that are others than in training")
     add_trust(sub)
 
-    sub = add_command(commands, "watch", _watch, "show a policy live in a window; space: next start, Esc: end")
+    sub = add_command(commands, "watch", _watch, "show a policy live in a window (H: what its keys do)")
     add_policy(sub, episodes=None)
     sub.add_argument(
         "--live",

@@ -70,15 +70,17 @@ def repertoire_maps(repertoire: Repertoire, command: Callable[[list[int]], str])
     """
     if not len(repertoire):
         return
-    axes = range(len(repertoire.grid))
+    axes = range(len(repertoire.names))
     for pair in combinations(axes, 2) if len(axes) > 1 else [(0,)]:
         yield _map(repertoire, pair, command)
 
 
 def _map(repertoire: Repertoire, pair: tuple[int, ...], command: Callable[[list[int]], str]) -> RepertoireMap:
     chosen = list(pair)
-    counts = np.minimum(repertoire.grid[chosen], _FINEST)
-    bins = repertoire.cells[:, chosen] * counts // repertoire.grid[chosen]
+    # Numbered cells lie anywhere: squares of about their size stand for them.
+    fineness = [int(repertoire.grid[0] ** 0.5)] * 2 if repertoire.is_numbered else repertoire.grid[chosen]
+    counts = np.minimum(fineness, _FINEST)[: len(chosen)]
+    bins = (repertoire.places[:, chosen] * counts + 1e-9).astype(int)
     height = _SIDE if len(pair) > 1 else _STRIP
     size = _SIDE / counts[0], height / (counts[1] if len(pair) > 1 else 1)
     low, high = repertoire.fitness.min(), repertoire.fitness.max()

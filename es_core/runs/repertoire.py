@@ -25,8 +25,9 @@ class Repertoire:
         names: names of the b axes.
         lower: ``(b,)``, where each axis begins.
         upper: ``(b,)``, where it ends.
-        grid: ``(b,)``, number of cells on each axis.
-        cells: ``(n, b)``, the filled cells: a place on each axis, from 0.
+        grid: ``(b,)``, number of cells on each axis; ``(1,)``, their number, where they are numbered (the option
+            ``cells``).
+        cells: ``(n, b)``, the filled cells: a place on each axis, from 0; ``(n, 1)``, their numbers.
         parameters: ``(n, d)`` float32, their policies'.
         fitness: ``(n,)``, with which each was found.
         behaviours: ``(n, b)``, with which each was found, within the ranges.
@@ -49,6 +50,19 @@ class Repertoire:
         return f"<Repertoire of {len(self)} policies in {size} cells: {', '.join(self.names)}>"
 
     @property
+    def is_numbered(self) -> bool:
+        """True if cells are no grid's, and have a number instead of a place on each axis."""
+        return len(self.grid) != len(self.names)
+
+    @property
+    def places(self) -> NDArray[np.float64]:
+        """Where each policy is on each axis ``(n, b)``, from 0 to below 1."""
+        if not self.is_numbered:
+            return self.cells / self.grid
+        shares: NDArray[np.float64] = (self.behaviours - self.lower) / (self.upper - self.lower)
+        return np.minimum(shares, 1 - 1e-9)
+
+    @property
     def coverage(self) -> float:
         """Share of the cells that are filled."""
         return len(self) / int(self.grid.prod())
@@ -68,16 +82,19 @@ class Repertoire:
             )
         if "cells" not in state:
             raise ValueError(f"{checkpoint.where}: this policy comes without the repertoire of its run")
-        grid = state["grid"]
+        grid, lower, upper, behaviours = (state[name] for name in ("grid", "lower", "upper", "behaviours"))
+        names = tuple(name for name, *_ in config.strategy_options["ranges"])
+        if len(grid) != len(names):  # numbered cells: the strategy has behaviours as shares of their ranges
+            behaviours = lower + behaviours * (upper - lower)
         return cls(
-            names=tuple(name for name, *_ in config.strategy_options["ranges"]),
-            lower=state["lower"],
-            upper=state["upper"],
+            names=names,
+            lower=lower,
+            upper=upper,
             grid=grid,
             cells=np.stack(np.unravel_index(state["cells"], grid), axis=1).astype(np.int64),
             parameters=state["elites"],
             fitness=state["fitness"],
-            behaviours=state["behaviours"],
+            behaviours=behaviours,
         )
 
     def index(self, cell: Sequence[int]) -> int:
@@ -87,11 +104,12 @@ class Repertoire:
             ValueError: there is no such cell, or it is empty; the message names the nearest that are filled.
         """
         given = list(cell) if isinstance(cell, Sequence | np.ndarray) and not isinstance(cell, str) else []
+        names = ("its number",) if self.is_numbered else self.names
         if len(given) != len(self.grid) or any(
             whole(0, int(most) - 1)(int(each) if isinstance(each, np.integer) else each)
             for each, most in zip(given, self.grid, strict=True)
         ):
-            axes = ", ".join(f"0 to {most - 1} for {name}" for name, most in zip(self.names, self.grid, strict=True))
+            axes = ", ".join(f"0 to {most - 1} for {name}" for name, most in zip(names, self.grid, strict=True))
             raise ValueError(f"a cell is a list of whole numbers, {axes}; got {shown(cell)}")
         if not len(self):
             raise ValueError(f"cell {cell_text(given)} is empty, as are all others: no generation has ended yet")
@@ -121,9 +139,9 @@ class Repertoire:
             columns: number of columns.
         """
         wanted = min(rows * columns, len(self))
-        plane = (self.cells / self.grid)[:, :2]
+        plane = self.places[:, :2]
         plane = np.column_stack([plane, np.zeros((len(self), 2 - plane.shape[1]))])
-        parts = (plane * (columns, rows)).astype(int) if len(self.grid) > 1 else (plane * rows * columns).astype(int)
+        parts = (plane * (columns, rows)).astype(int) if len(self.names) > 1 else (plane * rows * columns).astype(int)
         best: dict[tuple[int, ...], int] = {}
         for row in np.argsort(-self.fitness, kind="stable"):
             best.setdefault(tuple(parts[row]), int(row))

@@ -161,7 +161,8 @@ class RunFolder:
         return self.config
 
     def refresh(self) -> None:
-        """Read the history again, which another process may have continued."""
+        """Read config and history again: another process may have begun the run, continued it or moved its bounds."""
+        self.config = TrainConfig.load(self.directory / "config.json")
         self.history[:] = _read_metrics(self.directory / "metrics.jsonl")
 
     @cached_property

@@ -33,6 +33,7 @@ class CMAMAE(QualityDiversity):
         seed: root seed; candidates of generation g are a function of it and of the state.
         ranges: see ``QualityDiversity``.
         grid: see there.
+        cells: see there.
         floor: see there; the first threshold of each cell, too.
         emitters: number of distributions (paper: 15, of 36 candidates each).
         threshold_rate: share (paper: 0.01); at 1 this is nearly CMA-ME, at 0 it would be CMA-ES.
@@ -55,12 +56,20 @@ class CMAMAE(QualityDiversity):
         seed: int = 0,
         ranges: Sequence[Sequence[Any]] | None = None,
         grid: Sequence[int] | None = None,
+        cells: int | None = None,
         floor: float | None = None,
         emitters: int = 4,
         threshold_rate: float = 0.01,
     ) -> None:
         super().__init__(
-            mean, population_size=population_size, sigma=sigma, seed=seed, ranges=ranges, grid=grid, floor=floor
+            mean,
+            population_size=population_size,
+            sigma=sigma,
+            seed=seed,
+            ranges=ranges,
+            grid=grid,
+            cells=cells,
+            floor=floor,
         )
         require("emitters", emitters, whole(1))
         if population_size < 2 * emitters:

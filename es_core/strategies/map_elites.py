@@ -28,6 +28,7 @@ class MAPElites(QualityDiversity):
         seed: root seed; candidates of generation g are a function of it and of the repertoire.
         ranges: see ``QualityDiversity``.
         grid: see there.
+        cells: see there.
         floor: see there.
         line_sigma: standard deviation of the step along the line, in lengths of it (paper: 0.2).
         first_sigma: standard deviation of the noise in the first generation, which is to differ widely.
@@ -46,12 +47,20 @@ class MAPElites(QualityDiversity):
         seed: int = 0,
         ranges: Sequence[Sequence[Any]] | None = None,
         grid: Sequence[int] | None = None,
+        cells: int | None = None,
         floor: float | None = None,
         line_sigma: float = 0.2,
         first_sigma: float = 0.5,
     ) -> None:
         super().__init__(
-            mean, population_size=population_size, sigma=sigma, seed=seed, ranges=ranges, grid=grid, floor=floor
+            mean,
+            population_size=population_size,
+            sigma=sigma,
+            seed=seed,
+            ranges=ranges,
+            grid=grid,
+            cells=cells,
+            floor=floor,
         )
         self.line_sigma = require_real("line_sigma", line_sigma, number(0))
         self.first_sigma = require_real("first_sigma", first_sigma, number(0, above=True))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.checks import alike, finite, number, require_real
+from es_core.config.checks import alike, finite, number, require, require_real, whole
 from es_core.formatting import shown
 from es_core.seeding import Purpose, derive
 from es_core.strategies.population import Population
@@ -21,6 +21,7 @@ RIBS = "ribs: pip install 'es-envs[qd]'"
 _NONE = ("behaviour",)  # names, where there are no behaviours
 _CELLS = 400  # by default, on all axes together
 _MOST_ON_AXIS = 100
+_MOST_CENTROIDS = 100_000
 _MOST_BYTES = 1_000_000_000  # of a full archive, which is a part of every checkpoint
 
 Elites = dict[str, NDArray[Any]]
@@ -29,7 +30,7 @@ Elites = dict[str, NDArray[Any]]
 
 
 class QualityDiversity(Strategy):
-    """Fills a grid over the ranges of a behaviour: each of its cells keeps the best candidate that has landed in it.
+    """Divides the ranges of a behaviour into cells, each of which keeps the best candidate that has landed in it.
 
     Archives and emitters are those of pyribs (Tjanaka et al. 2023, arXiv 2303.00191). They live for one generation:
     they are made from the arrays of ``state_dict`` and from seeds that are a function of the generation. So nothing of
@@ -49,6 +50,9 @@ class QualityDiversity(Strategy):
         ranges: name, lowest and highest value of each number of a behaviour; None: it has none. Values beyond them
             count as the lowest or highest.
         grid: number of cells on each axis; None: 400 in all, at most 100 on one axis.
+        cells: so many cells in place of a grid: those of a Voronoi diagram, each around a point of a Sobol sequence
+            (CVT-MAP-Elites, Vassiliades et al. 2018, arXiv 1610.05729; Mouret 2023, "Fast generation of centroids for
+            MAP-Elites": such points are as good as k-means, and are the same everywhere).
         floor: fitness that is worth nothing, from which the QD score counts; None: as far below the lowest fitness of
             the first generation as that is below the highest.
 
@@ -56,11 +60,12 @@ class QualityDiversity(Strategy):
         names: names of the axes.
         lower: ``(b,)``, lowest values.
         upper: ``(b,)``, highest values.
-        grid: ``(b,)`` int64, cells on each axis.
+        grid: ``(b,)`` int64, cells on each axis; ``(1,)``, their number, if they are not a grid's.
         cells: ``(n,)`` int64, ascending numbers of the filled cells; the last axis counts fastest.
         elites: ``(n, d)`` float32, their policies' parameters.
         fitness: ``(n,)`` float64.
-        behaviours: ``(n, b)`` float64, within the ranges.
+        behaviours: ``(n, b)`` float64, within the ranges; without a grid as shares of them, 0 to 1, so that all axes
+            count alike in a distance.
 
     Raises:
         ImportError: ribs is not installed.
@@ -82,12 +87,17 @@ class QualityDiversity(Strategy):
         seed: int = 0,
         ranges: Sequence[Sequence[Any]] | None = None,
         grid: Sequence[int] | None = None,
+        cells: int | None = None,
         floor: float | None = None,
     ) -> None:
         super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
         require_ribs()
         self.names, self.lower, self.upper = _axes(ranges)
-        self.grid = _grid(grid, self.names, self.mean.size)
+        if cells is None:
+            self.grid = _grid(grid, self.names, self.mean.size)
+        else:
+            self.grid = _one_axis(cells, grid, self.names, self.mean.size)
+        self._centroids = None if cells is None else _centroids(cells, len(self.names))
         self._given_floor = None if floor is None else require_real("floor", floor, finite)
         self.floor = self._given_floor or 0.0
         self.best = float(np.finfo(float).min)
@@ -122,7 +132,10 @@ class QualityDiversity(Strategy):
             if before == 0 and self._given_floor is None:
                 low, high = float(fitness[valid].min()), float(fitness[valid].max())
                 self.floor = low - ((high - low) or 1.0)
-            self.adapt(population, fitness, np.clip(found, self.lower, self.upper), valid)
+            within = np.clip(found, self.lower, self.upper)
+            if self._centroids is not None:
+                within = (within - self.lower) / (self.upper - self.lower)
+            self.adapt(population, fitness, within, valid)
             leader = int(np.argmax(self.fitness))
             if self.fitness[leader] > self.best:
                 self.best, self.mean = float(self.fitness[leader]), self.elites[leader].copy()
@@ -146,7 +159,7 @@ class QualityDiversity(Strategy):
         Args:
             population: the population that ``draw`` returned.
             fitness: ``(N,)``.
-            behaviours: ``(N, b)``, within the ranges.
+            behaviours: ``(N, b)``, as the attribute has them.
             valid: ``(N,)``, at least one True.
         """
         archive = self.archive(self.repertoire)
@@ -176,17 +189,17 @@ class QualityDiversity(Strategy):
 
         Args:
             elites: the elites.
-            **options: further arguments of ``ribs.archives.GridArchive``.
+            **options: further arguments of ``ribs.archives.GridArchive`` and ``CVTArchive``.
         """
-        from ribs.archives import GridArchive
+        from ribs.archives import CVTArchive, GridArchive
 
-        archive = GridArchive(
-            solution_dim=self.mean.size,
-            dims=self.grid,
-            ranges=list(zip(self.lower, self.upper, strict=True)),
-            seed=self.emitter_seed(0),
-            **options,
-        )
+        options |= {"solution_dim": self.mean.size, "seed": self.emitter_seed(0)}
+        archive: GridArchive | CVTArchive
+        if self._centroids is None:
+            ranges = list(zip(self.lower, self.upper, strict=True))
+            archive = GridArchive(dims=self.grid, ranges=ranges, **options)
+        else:
+            archive = CVTArchive(centroids=self._centroids, ranges=[(0, 1)] * len(self.names), **options)
         # An archive's own method takes elites by fitness, and would not give them back the threshold they have had.
         archive._store.add(elites["index"], {name: part for name, part in elites.items() if name != "index"})  # noqa: SLF001
         return archive
@@ -301,6 +314,29 @@ def _grid(given: Sequence[int] | None, names: Sequence[str], size: int) -> NDArr
             "million cells are allowed: choose fewer cells on each axis, or fewer axes"
         )
     return np.array(given, np.int64)
+
+
+def _one_axis(cells: int, grid: Sequence[int] | None, names: Sequence[str], size: int) -> NDArray[np.int64]:
+    """The number of cells that are not a grid's."""
+    require("cells", cells, whole(2))
+    if grid is not None:
+        raise ValueError(f"grid={shown(grid)} and cells={cells} exclude each other: cells takes the place of a grid")
+    if len(names) < 2:
+        raise ValueError(f"cells={cells} is for behaviours of at least two numbers: for one, choose grid=[{cells}]")
+    most = min(_MOST_CENTROIDS, _MOST_BYTES // (4 * size))
+    if cells > most:
+        raise ValueError(f"cells={cells}: at most {most} are allowed with {size} parameters in each of them")
+    return np.array([cells], np.int64)
+
+
+def _centroids(count: int, axes: int) -> NDArray[np.float64]:
+    """Points that fill the unit cube evenly ``(count, axes)``: a Sobol sequence without its first point, a corner."""
+    from scipy.stats.qmc import Sobol  # comes with ribs
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it wishes for a power of 2
+        points: NDArray[np.float64] = Sobol(axes, scramble=False).fast_forward(1).random(count)
+    return points
 
 
 def _like_rows(name: str, own: NDArray[Any], given: Any) -> NDArray[Any]:

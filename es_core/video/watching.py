@@ -12,8 +12,9 @@ from typing import Any
 
 from es_core.config.checks import require_positive
 from es_core.config.objects import pack_objects
+from es_core.config.plan import auto_settings
 from es_core.evaluation.scoring import Source, find_policy
-from es_core.formatting import figures
+from es_core.formatting import figures, percent
 from es_core.processes.process import Child, ChildDiedError, end
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
@@ -127,7 +128,8 @@ def training_state(run: RunFolder) -> tuple[str, ...]:
     if not run.history:
         return ("training: generation 0",)
     last, most = run.history[-1], run.config.generations
-    lines = [f"training: generation {last.generation}" + (f" of {most}" if most is not None else "")]
+    far = f", {percent(run.share_done)} done" if most is None else f" of {most}"
+    lines = [f"training: generation {last.generation}{far}"]
     if run.best_score is not None:
         generation, score = run.best_score
         lines.append(f"best score {figures(score.mean)}, in generation {generation}")
@@ -153,6 +155,8 @@ def _newest_each_time(run: RunFolder, checkpoint: Checkpoint, say: Callable[[str
 def _newest(run: RunFolder) -> Checkpoint | None:
     """The best policy so far of a run that may be going on, or its latest checkpoint; None: there is none now."""
     run.refresh()
+    if auto_settings(run.config):  # a run chooses these before its first checkpoint
+        return None
     try:
         return run.stored_best or run.checkpoint
     except FileNotFoundError:  # the run has just removed it

@@ -7,6 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pybullet
 import pybullet_data
 import pytest
 
@@ -91,6 +92,72 @@ def test_a_visual_of_a_shape_that_bullet_lacks_is_left_out(tmp_path):
     model = read_model(file)
     assert [finding.kind for finding in model.findings] == ["left-out-visual"]
     assert ("torus" in model.text, "sphere" in model.text) == (False, True)
+
+
+def test_a_visual_mesh_of_a_foreign_format_is_converted_where_trimesh_is_installed(tmp_path, monkeypatch):
+    trimesh = pytest.importorskip("trimesh")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    trimesh.creation.box((1, 2, 3)).export(tmp_path / "box.glb")
+    (tmp_path / "broken.glb").write_bytes(b"glTF and no more")
+    file = tmp_path / "robot.urdf"
+    shapes = "".join(
+        f'<{use}><geometry><mesh filename="{name}.glb"/></geometry></{use}>'
+        for use, name in (("visual", "box"), ("visual", "broken"))
+    )
+    file.write_text(arm().replace("</link>", f"{shapes}</link>", 1), encoding="utf-8")
+    model = read_model(file)
+    assert [finding.kind for finding in model.findings] == ["converted-visual", "left-out-visual"]
+    (copy,) = (tmp_path / "cache/es-envs/meshes").iterdir()
+    assert str(copy) in model.text
+    corners = [line.split()[1:] for line in copy.read_text().splitlines() if line.startswith("v ")]
+    assert {tuple(map(abs, map(float, corner))) for corner in corners} == {(0.5, 1, 1.5)}
+    client = pybullet.connect(pybullet.DIRECT)
+    with model.file_for_bullet() as loaded:
+        body = pybullet.loadURDF(str(loaded), physicsClientId=client)
+    assert [shape[4].decode() for shape in pybullet.getVisualShapeData(body, physicsClientId=client)] == [str(copy)]
+    pybullet.disconnect(client)
+    # A collision mesh decides what the robot can do: it is not converted behind one's back.
+    file.write_text(arm().replace("</link>", shapes.replace("visual", "collision") + "</link>", 1), encoding="utf-8")
+    assert [finding.kind for finding in read_model(file).findings] == ["collision-mesh", "collision-mesh"]
+
+
+@pytest.fixture
+def described(tmp_path, monkeypatch):
+    """A repository in the cache of robot_descriptions, as git clone would leave it; returns its model."""
+    pytest.importorskip("robot_descriptions")
+    commit, folder = "mine", tmp_path / "example-robot-data-mine/example-robot-data"
+    monkeypatch.setenv("ROBOT_DESCRIPTIONS_CACHE", str(tmp_path))
+    monkeypatch.setenv("ROBOT_DESCRIPTION_COMMIT", commit)
+    file = folder / "robots/panda_description/urdf/panda.urdf"
+    file.parent.mkdir(parents=True)
+    file.write_text(arm(), encoding="utf-8")
+    for words in (["init"], ["add", "."], ["commit", "--message", "a robot"], ["tag", commit]):
+        named = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        subprocess.run(["git", "-C", str(folder), *named, *words], check=True, capture_output=True)
+    yield file
+    sys.modules.pop("robot_descriptions.panda_description", None)
+
+
+def test_a_robot_of_the_package_robot_descriptions_is_read_by_its_name(described, capsys, tmp_path, monkeypatch):
+    assert read_model("panda_description").path == described
+    assert main(["robot", "panda_description", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["path"] == str(described)
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "my-arm", "--robot", "panda_description", "--task", "track"]) == 0
+    assert (tmp_path / "my-arm/my_arm/robot/robot.urdf").is_file()
+
+
+def test_a_robot_that_the_package_lacks_or_cannot_fetch_is_a_sentence(tmp_path, monkeypatch):
+    pytest.importorskip("robot_descriptions")
+    with pytest.raises(FileNotFoundError, match="has no such robot; did you mean panda_description"):
+        read_model("pandaa_description")
+    monkeypatch.setenv("ROBOT_DESCRIPTIONS_CACHE", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(FileNotFoundError, match="robot_descriptions could not fetch 'ur10e_description': "):
+        read_model("ur10e_description")
+    monkeypatch.setattr("es_envs.bullet.models.descriptions.find_spec", lambda _: None)
+    with pytest.raises(FileNotFoundError, match=r"pip install 'es-envs\[robots\]'"):
+        read_model("panda_description")
 
 
 def test_a_limit_of_a_joint_that_is_not_given_is_zero(tmp_path):

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,13 @@ from es_core import Checkpoint, TrainConfig, evaluate, train
 from es_core.strategies.by_name import require_strategy
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-PARTS = {"contenders": "defaults", "evotorch_script": "rivals", "loops": "throughput", "plain_script": "rivals"}
+PARTS = {
+    "contenders": "defaults",
+    "evotorch_script": "rivals",
+    "loops": "throughput",
+    "plain_script": "rivals",
+    "ribs_script": "repertoires",
+}
 """Scripts that others run as processes of theirs."""
 COMMANDS = sorted(
     path.stem for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text() and path.stem not in PARTS
@@ -72,6 +79,21 @@ def test_each_seed_of_a_row_is_scored_on_its_own_starts_and_kept(walk, tiny, tmp
         kept = Checkpoint.load(tmp_path / f"{run.config.seed}.safetensors")
         assert kept.parameter_hash == result["parameter_hash"]
         assert evaluate(kept, seed=run.config.seed, workers=1, trust=True).to_json() == result["score"]
+
+
+RESULTS = sorted(set(BENCHMARKS.parent.glob("docs/results/*.md")) - {BENCHMARKS.parent / "docs/results/README.md"})
+
+
+@pytest.mark.parametrize("page", RESULTS, ids=[page.stem for page in RESULTS])
+def test_a_page_of_results_says_what_is_to_be_reached_and_the_table_of_all_pages_says_the_same(page):
+    pattern = r"^(?:To reach|Compared): (.*?)\.(?: \*\*(Reached|Missed)\.\*\*)?$"
+    line, verdict = re.search(pattern, page.read_text(encoding="utf-8"), re.MULTILINE).groups()
+    (row,) = re.findall(
+        rf"^\| \[.*?\]\({page.name}\) \| (.*?) \| ?(\w*) ?\|",
+        page.with_name("README.md").read_text(encoding="utf-8").partition("\n## ")[0],
+        re.MULTILINE,
+    )
+    assert row == ((line, verdict.lower()) if verdict else (f"none: it compares {line}", ""))
 
 
 RUNS = sorted(BENCHMARKS.parent.glob("docs/results/strategies/*.json"))

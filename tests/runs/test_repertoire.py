@@ -157,6 +157,28 @@ def test_a_gallery_shows_the_best_of_each_part_and_then_what_is_farthest():
 
 
 @pytest.mark.slow
+def test_cells_that_are_no_grids_have_numbers(run, tiny, tmp_path, capsys):
+    settings = {**tiny, "strategy": "map_elites", "population_size": 16, "generations": 3, "policy": "linear"}
+    settings.pop("hidden_sizes")
+    numbered = train("Pole-v0", run_dir=tmp_path / "run", **settings, strategy_options={"cells": 20})
+    found = numbered.repertoire
+    assert (found.grid.tolist(), found.cells.shape) == ([20], (len(found), 1))
+    assert repr(found) == f"<Repertoire of {len(found)} policies in 20 cells: place, length>"
+    assert ((found.behaviours >= found.lower) & (found.behaviours <= found.upper)).all()
+    assert np.ptp(found.behaviours[:, 0]) > 0.1
+    number = str(found.cells[0, 0])
+    words = ["evaluate", str(numbered.directory), "--cell", number, "--episodes", "4", "--workers", "1", "--json"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["mean"] == evaluate(numbered, cell=found.cells[0], episodes=4).mean
+    with pytest.raises(ValueError, match="a cell is a list of whole numbers, 0 to 19 for its number; got"):
+        evaluate(numbered, cell=(3, 4))
+    assert len(set(found.gallery(2, 2))) == 4
+    page = numbered.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f'data-cell="{number}"' in page
+    assert "place and length" in page
+
+
+@pytest.mark.slow
 def test_a_cell_is_exported(run, tmp_path):
     pytest.importorskip("onnxruntime")
     exported = es_core.export(run, tmp_path / "cell.onnx", cell=run.repertoire.cells[0])

@@ -11,6 +11,8 @@ from es_envs import EnvDefinition
 
 pytest.importorskip("ribs")
 
+from scipy.stats.qmc import Sobol
+
 from es_core.strategies.cma_mae import CMAMAE
 from es_core.strategies.map_elites import MAPElites
 
@@ -59,12 +61,35 @@ def test_a_grid_fills_and_each_cell_keeps_the_best_that_landed_in_it(name):
     assert found["out_of_range"] == 0
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_grid_each_candidate_lands_in_the_cell_of_the_nearest_point(name):
+    ranges = [["x", -1, 1], ["y", -100, 100]]
+    strategy = make(name, ranges=ranges, grid=None, cells=40)
+    seen = {}
+    for _ in range(12):
+        population = strategy.ask()
+        candidates = np.array([population.candidate(index) for index in range(len(population))], float)
+        shares, fitness = (np.tanh(candidates[:, :2]) + 1) / 2, -np.square(candidates).sum(axis=1)
+        strategy.observe_behaviours(np.column_stack([shares[:, 0] * 2 - 1, shares[:, 1] * 200 - 100]))
+        strategy.tell(fitness)
+        seen |= dict(zip(fitness, shares, strict=True))
+    assert strategy.diagnostics["coverage"] == len(strategy.cells) / 40 > 0.4
+    assert set(strategy.fitness) < set(seen)
+    places = np.array([seen[value] for value in strategy.fitness])
+    np.testing.assert_allclose(strategy.behaviours, places, atol=1e-12)
+    # Both axes count alike, though one is a hundred times as long: no elite is nearer to another cell's neighbourhood.
+    points = Sobol(2, scramble=False).fast_forward(1).random(40)
+    nearest = np.square(places[:, np.newaxis] - points).sum(axis=2).argmin(axis=1)
+    assert nearest.tolist() == strategy.cells.tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"grid": None, "cells": 30}])
 @pytest.mark.parametrize("size", [6, 250])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_restored_strategy_continues_bit_for_bit_though_some_fail(name, size):
-    whole = evolve(make(name, size), 7, failing=(0, 5))
-    restored = make(name, size)
-    restored.load_state_dict(evolve(make(name, size), 3, failing=(0, 5)).state_dict())
+def test_a_restored_strategy_continues_bit_for_bit_though_some_fail(name, size, options):
+    whole = evolve(make(name, size, **options), 7, failing=(0, 5))
+    restored = make(name, size, **options)
+    restored.load_state_dict(evolve(make(name, size, **options), 3, failing=(0, 5)).state_dict())
     evolve(restored, 4, failing=(0, 5))
     for key, value in whole.state_dict().items():
         np.testing.assert_array_equal(value, restored.state_dict()[key], err_msg=key)
@@ -135,9 +160,13 @@ def test_a_run_that_could_have_no_repertoire_is_refused(settings, message, regis
         ({"grid": [4000, 2500]}, r"has 1e\+07 cells, and with 6 parameters each a full archive would take 0.24 GB"),
         ({"grid": [100, 100], "size": 50_000}, "choose fewer cells on each axis, or fewer axes"),
         ({"floor": np.nan}, "floor must be a finite number"),
+        ({"cells": 9}, r"grid=\[8, 8\] and cells=9 exclude each other"),
+        ({"grid": None, "cells": 1}, "cells must be a whole number of at least 2"),
+        ({"grid": None, "cells": 9, "ranges": [["x", 0, 1]]}, r"for one, choose grid=\[9\]"),
+        ({"grid": None, "cells": 10**7}, "cells=10000000: at most 100000 are allowed with 6 parameters"),
     ],
 )
-def test_settings_that_make_no_grid_are_refused(options, message):
+def test_settings_that_make_no_cells_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
 

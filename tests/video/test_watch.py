@@ -1,5 +1,6 @@
 """Policies that plugins ship, and policies in a window."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -172,9 +173,10 @@ def test_watch_plays_the_episodes_that_evaluate_scores(run, display):
 @pytest.mark.slow
 def test_live_waits_for_a_run_and_then_takes_its_newer_best(display, tmp_path, monkeypatch, capfd):
     begun, folder, generations = tmp_path / "begun", tmp_path / "run", []
-    train("CartPole-v1", run_dir=begun, seed=1, **{**TINY, "population_size": 16})
+    decided = train("CartPole-v1", run_dir=begun, seed=1, **{**TINY, "population_size": 16}).config
     (folder / "checkpoints").mkdir(parents=True)
-    shutil.copy(begun / "config.json", folder)
+    undecided = decided.to_json() | {"hidden_sizes": "auto"}  # as it is until the run has looked at the spaces
+    (folder / "config.json").write_text(json.dumps(undecided), encoding="utf-8")
 
     def begin(_):  # while the first checkpoint is waited for
         monkeypatch.undo()
@@ -202,6 +204,15 @@ def test_the_window_of_a_live_run_says_how_far_the_training_is(run, tmp_path):
     metrics.write_text(metrics.read_text(encoding="utf-8").partition("\n")[0] + "\n", encoding="utf-8")
     state = training_state(es_core.Run.open(tmp_path / "run"))
     assert (state[0], state[-1]) == ("training: generation 0 of 2", "interrupted")
+
+
+def test_the_window_of_a_live_run_that_ends_by_its_steps_says_what_share_is_done(tmp_path):
+    run = train("CartPole-v1", run_dir=tmp_path / "run", **{**TINY, "generations": None, "max_steps": 200})
+    taken = tmp_path / "taken"
+    shutil.copytree(run.directory, taken)
+    settings = run.config.to_json() | {"max_steps": 4 * run.history[-1].total_steps}
+    (taken / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    assert training_state(es_core.Run.open(taken))[0] == f"training: generation {run.history[-1].generation}, 25 % done"
 
 
 def in_window(*words):

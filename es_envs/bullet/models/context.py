@@ -39,6 +39,7 @@ class Context:
         file: its file.
         packages: folders of packages by name.
         look_into_meshes: True to look at the sizes of meshes.
+        arguments: those of a xacro file.
         findings: what has been found so far.
         links: links so far.
         joints: joints so far.
@@ -49,6 +50,7 @@ class Context:
     file: Path
     packages: Mapping[str, Path]
     look_into_meshes: bool
+    arguments: Mapping[str, str] = field(default_factory=dict)
     findings: Findings = field(default_factory=Findings)
     links: list[Link] = field(default_factory=list)
     joints: list[Joint] = field(default_factory=list)
@@ -90,6 +92,8 @@ class Context:
         found = find(uri, node.file, self.packages)
         fault = meshes.why_unreadable(found.path) if found.path else "is not there"
         path = None if fault else found.path
+        if fault and found.path and use == "visual":
+            path = meshes.converted(found.path)
         mesh = Mesh(link, use, uri, path, scale, node.file, node.line)
         self.meshes.append(mesh)
         if path is None:
@@ -98,6 +102,9 @@ class Context:
                 self.findings.add("collision-mesh", node, f"mesh {uri!r} of link {link!r} {fault}{looked}")
             else:
                 self.rewrite("left-out-visual", node, f"visual mesh {uri!r} of link {link!r} {fault}{looked}")
+            return mesh
+        if fault:
+            self.rewrite("converted-visual", node, f"visual mesh {uri!r} of link {link!r} {fault}")
             return mesh
         if not found.as_bullet:
             self.rewrite("mesh-elsewhere", node, f"mesh {uri!r} {found.how or f'is {path}'}")

@@ -96,6 +96,7 @@ KINDS = {
                                 "fasten it with pybullet.createConstraint"),
     "sdf-unsupported": _warning("Bullet's reader of SDF ignores this", "do without it, or do it in code"),
     "left-out-visual": _note("a visual shape that Bullet cannot read is left out"),
+    "converted-visual": _note("a visual mesh of a format that Bullet does not read is converted"),
     "mesh-elsewhere": _note("the mesh was found elsewhere than its path says"),
     "absolute-mesh": _note("only this machine has the mesh at that path"),
     "comment-in-tag": _note("a comment inside a tag is removed"),

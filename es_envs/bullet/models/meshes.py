@@ -1,7 +1,12 @@
 """Files of meshes, read just far enough to say what is wrong with them."""
 
+import os
 import re
 import struct
+import tempfile
+from contextlib import suppress
+from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +15,7 @@ READABLE = {".obj", ".stl", ".dae", ".cdf", ".vtk"}
 """Endings of the meshes that Bullet reads."""
 _HEAD = 2_000_000  # bytes of a mesh of text that are looked at
 _MOST_TRIANGLES = 400_000
+_MOST_CONVERTED = 100_000_000  # bytes of a mesh
 
 
 def why_unreadable(path: Path) -> str:
@@ -26,6 +32,39 @@ def why_unreadable(path: Path) -> str:
     if head.startswith(b"version https://git-lfs"):
         return "is a pointer of Git LFS, not the mesh itself (`git lfs pull` fetches it)"
     return ""
+
+
+def converted(path: Path) -> Path | None:
+    """Convert a mesh to an OBJ file in the user's cache; None if trimesh is not installed or cannot read it."""
+    if path.suffix.lower() in READABLE or find_spec("trimesh") is None:
+        return None
+    with suppress(OSError):
+        if path.stat().st_size > _MOST_CONVERTED:
+            return None
+        content = path.read_bytes()
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "es-envs" / "meshes"
+        copy = folder / f"{sha256(content).hexdigest()[:32]}.obj"
+        if not copy.exists():
+            text = _as_obj(path)
+            if text is None:
+                return None
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
+                file.write(text)
+            Path(file.name).replace(copy)
+        return copy
+    return None
+
+
+def _as_obj(path: Path) -> str | None:
+    import trimesh
+
+    try:
+        mesh = trimesh.load(path, force="mesh")
+        text: str = mesh.export(file_type="obj", include_texture=False)
+    except Exception:  # noqa: BLE001  (whatever its many readers raise for a strange file)
+        return None
+    return text if "\nf " in text else None
 
 
 def extent(path: Path) -> float | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from es_envs.bullet.models.context import Context
+from es_envs.bullet.models.descriptions import find_description
 from es_envs.bullet.models.findings import UnreadableError
 from es_envs.bullet.models.markup import Node, parse, read_bytes, write
 from es_envs.bullet.models.mjcf import read_mjcf
@@ -31,7 +32,7 @@ def read_model(
     file: name only such files that you trust. Nothing that other files contain is executed.
 
     Args:
-        path: the file.
+        path: the file; or a robot of the package robot_descriptions, such as ``panda_description``, which fetches it.
         packages: folders of packages, for ``package://`` and ``model://``. Others are looked up above the file
             (``package.xml``), and where AMENT_PREFIX_PATH, ROS_PACKAGE_PATH, GZ_SIM_RESOURCE_PATH and
             GAZEBO_MODEL_PATH say.
@@ -47,11 +48,15 @@ def read_model(
         ArgumentError: a link of ``link_sizes`` is none, or the file has another format.
     """
     file = Path(path).absolute()
+    arguments: Mapping[str, str] = {}
+    if not file.exists() and (described := find_description(str(path))):
+        file, arguments = described.file, described.arguments
+        packages = {**described.packages, **(packages or {})}
     folders = {name: Path(folder).absolute() for name, folder in (packages or {}).items()}
     for name, folder in folders.items():
         if not folder.is_dir():
             raise FileNotFoundError(f"package {name!r}: there is no folder {folder}")
-    context = Context(file, folders, look_into_meshes)
+    context = Context(file, folders, look_into_meshes, arguments)
     try:
         kind, root = _document(context)
         if link_sizes:
@@ -79,7 +84,7 @@ def _document(context: Context) -> tuple[str, Node]:
     data = read_bytes(file)
     shown = file
     if is_xacro:
-        data, shown = expand(file, context.packages), file.with_name(f"{file.name} (expanded)")
+        data, shown = expand(file, context.packages, context.arguments), file.with_name(f"{file.name} (expanded)")
     root, context.rewritten = parse(data, shown, context.findings)
     context.rewritten |= is_xacro
     if root.tag not in _READERS:

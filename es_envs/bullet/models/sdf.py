@@ -26,7 +26,7 @@ def read_sdf(root: Node, context: Context) -> str:
 
 def _read_model(model: Node, context: Context) -> None:
     """Read one model, and check it by itself: names are its own."""
-    own = Context(context.file, context.packages, context.look_into_meshes, context.findings)
+    own = Context(context.file, context.packages, context.look_into_meshes, findings=context.findings)
     for node in model.all("link"):
         _read_link(node, own)
     for node in model.all("joint"):

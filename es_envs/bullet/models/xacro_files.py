@@ -28,7 +28,7 @@ main()
 """
 
 
-def expand(path: Path, packages: Mapping[str, Path]) -> bytes:
+def expand(path: Path, packages: Mapping[str, Path], arguments: Mapping[str, str]) -> bytes:
     """Expand a xacro file to URDF.
 
     This evaluates the Python expressions that the file contains: name only files that you trust.
@@ -38,7 +38,11 @@ def expand(path: Path, packages: Mapping[str, Path]) -> bytes:
     """
     root = str(Path(es_envs.__file__).parents[1])
     code = _CHILD.format(memory=_MEMORY, file=MOST_BYTES + 1, root=root)
-    request = {"file": str(path), "packages": {name: str(folder) for name, folder in packages.items()}}
+    request = {
+        "file": str(path),
+        "packages": {name: str(folder) for name, folder in packages.items()},
+        "arguments": dict(arguments),
+    }
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
             done = subprocess.run(  # noqa: S603  (our own program)

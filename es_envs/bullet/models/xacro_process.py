@@ -34,7 +34,7 @@ def main() -> None:
     except ImportError:
         sys.exit('the package xacro is not installed: `pip install "es-envs[xacro]"`')
     try:
-        document = xacro.process_file(str(file))
+        document = xacro.process_file(str(file), mappings=request["arguments"])
     except Exception as error:  # noqa: BLE001  (whatever an expression raises)
         sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())}")
     sys.stdout.write(document.toprettyxml(indent=" "))

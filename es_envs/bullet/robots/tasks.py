@@ -144,9 +144,9 @@ class Reach(Task):
     three times as shares of how far the robot reaches, so that it is about 1 at the start. With "velocity" control this
     is all that a policy needs, and it learns soonest if it sees nothing else (``observed = ()``): joints that turn in
     proportion to the way close the loop. The reward of a step is the share of the first distance that it gains, less
-    0.01 times the share that is left, so that sooner is better. ``info`` has ``distance``, from the tip to the target
-    [m], ``closed``, the share of the first distance that is gained, and ``is_success``: whether the tip is now within
-    ``close``.
+    0.01 times the share that is left, so that sooner is better. ``info`` has ``tip``, where the tip is (x, y, z) [m],
+    ``distance``, from it to the target [m], ``closed``, the share of the first distance that is gained, and
+    ``is_success``: whether the tip is now within ``close``.
 
     Args:
         tip: name of the link.
@@ -219,7 +219,7 @@ class Reach(Task):
         """Return the way from the tip to the target, three times as shares of how far the robot reaches."""
         tip = robot.point(self._link, self._point)
         distance = math.dist(self.target, tip)
-        self._gained, self._distance = self._distance - distance, distance
+        self._gained, self._distance, self._tip = self._distance - distance, distance, tip
         return [WAY_SCALE * (a - b) / self.span for a, b in zip(self.target, tip, strict=True)]
 
     def outcome(self, robot: RobotEnv) -> tuple[float, bool]:
@@ -227,8 +227,9 @@ class Reach(Task):
         return (self._gained - self.LEFT_COST * self._distance) / self._first_distance, False
 
     def info(self, robot: RobotEnv) -> dict[str, Any]:
-        """Return ``distance`` [m], ``closed`` and ``is_success``."""
+        """Return ``tip`` [m], ``distance`` [m], ``closed`` and ``is_success``."""
         return {
+            "tip": self._tip,
             "distance": self._distance,
             "closed": 1.0 - self._distance / self._first_distance,
             "is_success": self._distance <= self.close,

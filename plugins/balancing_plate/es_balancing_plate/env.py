@@ -182,4 +182,4 @@ class BalancingPlateEnv(BulletEnv):
 
     def camera(self) -> Camera:
         """Return a camera above and beside the plate."""
-        return Camera(target=(0.0, 0.0, 0.14), distance=0.52, yaw=30.0, pitch=-32.0)
+        return Camera(target=(0.0, 0.0, 0.12), distance=0.5, yaw=30.0, pitch=-32.0)

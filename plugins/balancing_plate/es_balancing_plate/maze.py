@@ -150,7 +150,7 @@ class BallMazeEnv(BulletEnv):
 
     def camera(self) -> Camera:
         """Return a camera above and beside the maze."""
-        return Camera(target=(0.0, 0.0, 0.14), distance=0.6, yaw=0.0, pitch=-58.0)
+        return Camera(target=(0.0, -0.01, 0.13), distance=0.6, yaw=0.0, pitch=-58.0)
 
 
 def _along(position: tuple[float, float]) -> float:

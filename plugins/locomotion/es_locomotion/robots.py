@@ -122,7 +122,7 @@ class HumanoidEnv(MujocoEnv):
     def camera(self) -> Camera:
         """Return a camera that runs beside it, further away."""
         x, y = self.position
-        return Camera(target=(x, y, 0.9), distance=4.2, yaw=20.0, pitch=-12.0)
+        return Camera(target=(x, y, 0.75), distance=3.2, yaw=20.0, pitch=-12.0)
 
 
 class A1Env(RunnerEnv):
