@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from es_core.config.train_config import TrainConfig
     from es_core.deployment.collecting import Collected, collect
     from es_core.deployment.exporting import Exported, ExportError, export
+    from es_core.evaluation.adapting import Adaptation, adapt
     from es_core.evaluation.replaying import replay
     from es_core.evaluation.scoring import evaluate
     from es_core.files import CheckpointError
@@ -54,6 +55,7 @@ _HOME = {
     "PGPE": "strategies.pgpe",
     "SNES": "strategies.snes",
     "STRATEGIES": "strategies.by_name",
+    "Adaptation": "evaluation.adapting",
     "Bench": "tuning.throughput",
     "Checkpoint": "runs.checkpoint",
     "CheckpointError": "files",
@@ -77,6 +79,7 @@ _HOME = {
     "Strategy": "strategies.strategy",
     "TrainConfig": "config.train_config",
     "Trainer": "training.trainer",
+    "adapt": "evaluation.adapting",
     "bench": "tuning.throughput",
     "collect": "deployment.collecting",
     "compare": "reports.comparison",
@@ -105,6 +108,7 @@ __all__ = [
     "PGPE",
     "SNES",
     "STRATEGIES",
+    "Adaptation",
     "Bench",
     "Checkpoint",
     "CheckpointError",
@@ -128,6 +132,7 @@ __all__ = [
     "Strategy",
     "TrainConfig",
     "Trainer",
+    "adapt",
     "bench",
     "collect",
     "compare",

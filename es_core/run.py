@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,6 +36,7 @@ from es_core.training.rebuilding import find_best, restore, restore_best
 from es_envs import import_path, registry
 
 if TYPE_CHECKING:
+    from es_core.evaluation.adapting import Adaptation
     from es_core.video.recording import Film
 
 
@@ -77,6 +78,12 @@ class Run(RunFolder):
         from es_core.evaluation.scoring import evaluate
 
         return evaluate(self, **options)
+
+    def adapt(self, *, env_kwargs: Mapping[str, Any], **options: Any) -> "Adaptation":
+        """Find a policy of its repertoire for a changed environment; takes the options of ``es_core.adapt``."""
+        from es_core.evaluation.adapting import adapt
+
+        return adapt(self, env_kwargs=env_kwargs, **options)
 
     def record(self, path: str | os.PathLike[str], **options: Any) -> "Film":
         """Film its best centre; takes the options of ``es_core.record``."""

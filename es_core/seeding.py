@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     LEARNING = 19
     RESTART = 20
     EMITTER = 21
+    TRIAL = 22
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.
@@ -43,6 +44,7 @@ _RANGES = {
     Purpose.CONFIRMATION: (_EPISODE_SEEDS * 3 // 2, _EPISODE_SEEDS // 8),
     Purpose.FINAL: (_EPISODE_SEEDS * 13 // 8, _EPISODE_SEEDS // 8),
     Purpose.TEST: (_EPISODE_SEEDS * 7 // 4, _EPISODE_SEEDS // 4),
+    Purpose.TRIAL: (_EPISODE_SEEDS * 3 // 2, _EPISODE_SEEDS // 8),  # they choose a policy, as confirmations do
     Purpose.REFERENCE_BATCH: (0, _EPISODE_SEEDS),  # a part of training
     Purpose.ELITE: (0, _EPISODE_SEEDS),  # a part of training, too
     Purpose.BASELINE: (0, _EPISODE_SEEDS),  # a part of training, too

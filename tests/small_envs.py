@@ -612,6 +612,29 @@ class Daring(Aim):
         return np.zeros(1, np.float32), -10.0 if fails else far, *rest[1:]
 
 
+class Pitted(Aim):
+    """The further right the action's first number, the better, except in a pit; from the start on, a little is luck."""
+
+    def __init__(self, *, pit=(2.0, 2.0), luck=0.0, wide=False, breaks=False):
+        super().__init__()
+        self.pit, self.luck, self.breaks = pit, luck, breaks
+        if wide:
+            self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def step(self, action):
+        observation, *_ = super().step(action)
+        place = np.clip(action[:2], 0.0, 1.0).tolist()
+        falls = self.pit[0] <= place[0] <= self.pit[1]
+        if falls and self.breaks:
+            raise RuntimeError("fell into the pit")
+        reward = 0.0 if falls else 1.0 + place[0] + self.luck * self.np_random.standard_normal()
+        return observation, reward, True, False, {"place": place}
+
+
+def place_of_action(episode):
+    return episode.final_info["place"]
+
+
 class Seconds(Aim):
     """Shows a place and a time, hundreds of times larger."""
 

@@ -29,7 +29,7 @@ from es_envs.text import warning_line
 GROUPS = {
     "begin": ("demo", "new", "list"),
     "train": ("train", "resume", "finetune", "tune", "bench"),
-    "look": ("runs", "evaluate", "record", "watch", "replay", "report", "compare", "export", "collect"),
+    "look": ("runs", "evaluate", "record", "watch", "replay", "report", "compare", "export", "collect", "adapt"),
     "environments": ("show", "check", "plugins", "robot"),
     "machine": ("doctor",),
 }

@@ -2,6 +2,7 @@
 
 import argparse
 import faulthandler
+import json
 import shlex
 import traceback
 from dataclasses import asdict
@@ -23,7 +24,7 @@ from es_core.cli.arguments import (
     chosen_episodes,
 )
 from es_core.cli.films import add_film, film_options, make_film, scores
-from es_core.cli.output import log, log_next, print_json, print_result, print_table
+from es_core.cli.output import command_line, log, log_next, print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from es_envs import Episode
@@ -76,6 +77,22 @@ def add(commands: Any) -> None:
     add_policy(sub, episodes=1)
     add_film(sub)
     add_workers(sub)
+
+    sub = add_command(
+        commands,
+        "adapt",
+        _adapt,
+        "find the policy of a repertoire that works best in a changed environment, in a few trials",
+        examples=("""runs/ID/RUN --env-kwargs 'faults={"locked":["FR_upper_joint"]}'""",),
+    )
+    sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file, with a repertoire")
+    add_json(sub, "--env-kwargs", "keyword arguments of the environment that are others than in training")
+    sub.add_argument("--trials", type=int, default=20, metavar="N", help="trials at most (default: %(default)s)")
+    sub.add_argument("--episodes", type=int, default=5, metavar="N", help="episodes of a trial (default: %(default)s)")
+    add_seed(sub)
+    sub.add_argument("--generation", type=int, metavar="G", help="repertoire of this generation (default: the latest)")
+    add_workers(sub)
+    add_trust(sub)
 
     sub = add_command(commands, "export", _export, "write a policy as an ONNX file for other programs")
     add_source(sub)
@@ -245,6 +262,34 @@ def _record(options: argparse.Namespace) -> None:
     else:
         print_result(path)
         log(scores(path, episodes))
+
+
+def _adapt(options: argparse.Namespace) -> None:
+    from es_core.evaluation.adapting import adapt
+    from es_core.runs.repertoire import cell_text
+
+    if options.env_kwargs is None:
+        raise ValueError("""say what has changed in the environment: --env-kwargs 'faults={"locked":["knee"]}', say""")
+    names = ("env_kwargs", "trials", "episodes", "seed", "generation", "workers")
+    found = adapt(
+        _source(options.source, options),
+        trust=options.trust_names,
+        progress=not options.quiet,
+        **{name: getattr(options, name) for name in names},
+    )
+    if options.json:
+        print_json(found.to_json())
+        return
+    print_table(found.table(), headed=True)
+    print_result(found)
+    changed = ["--env-kwargs", json.dumps(options.env_kwargs, separators=(",", ":"))]
+    chosen = ["--cell", cell_text(found.cell)]
+    trust = ["--trust-names"] if options.trust_names else []
+    log_next(
+        command_line("evaluate", options.source, *chosen, *changed, *trust),
+        command_line("record", options.source, "adapted.mp4", *chosen, *changed, *trust),
+        command_line("export", options.source, "adapted.onnx", *chosen, *trust),
+    )
 
 
 def _export(options: argparse.Namespace) -> None:

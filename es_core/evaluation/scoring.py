@@ -108,12 +108,13 @@ def find_policy(
     candidate: int | None = None,
     cell: Sequence[int] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
+    latest: bool = False,
     trust: bool,
 ) -> tuple[Checkpoint, EnvDefinition]:
     """Find the checkpoint that ``source`` stands for, and the definition of its environment.
 
     With ``candidate`` or ``cell``, its mean is the parameters of that candidate, or of that cell of its repertoire;
-    with ``env_kwargs``, its environment has them, too.
+    with ``env_kwargs``, its environment has them, too; ``latest`` prefers a run's latest checkpoint to its best.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
@@ -123,7 +124,7 @@ def find_policy(
     """
     if candidate is not None and cell is not None:
         raise ValueError("candidate and cell name two policies: give one of them")
-    checkpoint = find_checkpoint(source, generation=generation, trust=trust, latest=cell is not None)
+    checkpoint = find_checkpoint(source, generation=generation, trust=trust, latest=latest or cell is not None)
     definition = require_trusted(checkpoint.config, trust=checkpoint.trusted, where=checkpoint.where)
     if candidate is not None:
         population = population_of(checkpoint)

@@ -498,11 +498,15 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     @contextmanager
     def _reading(
-        self, path: str | Path, packages: Mapping[str, str | Path] | None = None, flags: int = 0
+        self,
+        path: str | Path,
+        packages: Mapping[str, str | Path] | None = None,
+        flags: int = 0,
+        link_sizes: Mapping[str, float] | None = None,
     ) -> Iterator[tuple[Model, str]]:
         """Give a model, and its file that Bullet can load; what would end the process is an error."""
         file = self._model(path)
-        model = read_model(file, packages=packages, look_into_meshes=False)
+        model = read_model(file, packages=packages, look_into_meshes=False, link_sizes=link_sizes)
         reasons = [str(finding) for finding in model.errors]
         if len(model.joints) > MOST_JOINTS and not flags & pybullet.URDF_MERGE_FIXED_LINKS:
             reasons += [str(finding) for finding in model.findings if finding.kind == "many-joints"]

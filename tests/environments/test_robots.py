@@ -8,7 +8,10 @@ import pytest
 pytest.importorskip("pybullet")
 
 import robot_envs
+from conftest import registered
 
+from es_core import evaluate, train
+from es_envs.arguments import ArgumentError
 from es_envs.bullet import BulletEnv, Reach, RobotEnv, Task, pybullet
 
 NAMES = ("Arm", "FastArm", "TrackingArm", "PushingArm", "Dog", "StandingDog", "CrouchingDog")
@@ -274,3 +277,108 @@ def test_a_mujoco_model_is_fastened_where_the_base_is_fixed(make):
     env = make(Reacher)
     assert isinstance(env, BulletEnv)
     assert set(env.limits()) >= set(env.motors)
+
+
+class TorqueDog(robot_envs.Dog):
+    """A dog whose motors are torques."""
+
+    control = "torque"
+
+
+THIGH = "FR_upper_joint"
+
+
+@pytest.mark.parametrize(
+    ("robot", "locked"), [("Arm", "bend"), ("FastArm", "bend"), ("Dog", THIGH), (TorqueDog, THIGH)]
+)
+def test_a_locked_joint_stays_where_it_starts_whatever_the_action_is(make, robot, locked):
+    swings = []
+    for faults in ({}, {"locked": [locked]}):
+        env = make(robot, faults=faults)
+        env.reset(seed=0)
+        start, random = env.start_positions[list(env.motors).index(locked)], np.random.default_rng(1)
+        places = []
+        for _ in range(20):
+            env.step(np.sign(random.uniform(-1, 1, env.action_space.shape)).astype(np.float32))
+            places.append(abs(joint(env, locked) - start))
+        swings.append(max(places))
+    free, held = swings
+    assert held < 0.06 < 0.12 < free
+
+
+def test_a_weak_motor_has_a_share_of_its_force(make):
+    reached = {}
+    for share in (1.0, 0.5, 0.0):
+        env = make("Arm", faults={"weak": {"turn": share}})
+        env.reset(seed=0)
+        env.step(np.array([0.3, 0.0, 0.0], np.float32))
+        reached[share] = abs(pybullet.getJointState(env.body, env.joints(env.body)["turn"], env.client)[3])
+    assert reached[1.0] > reached[0.5] > reached[0.0] == 0
+
+
+def test_a_short_link_is_smaller_lighter_and_brings_its_foot_nearer(make):
+    whole, broken = make("Dog"), make("Dog", faults={"short": {"FR_lower": 0.5}})
+    distances, masses = [], []
+    for env in (whole, broken):
+        env.reset(seed=0)
+        knee, foot = (env.point(*env.find_link(name)) for name in ("FR_lower", "FR_toe"))
+        distances.append(np.linalg.norm(np.subtract(knee, foot)))
+        masses.append(pybullet.getDynamicsInfo(env.body, env.find_link("FR_lower")[0], env.client)[0])
+        assert env.observation_space.shape == whole.observation_space.shape
+    assert distances[1] == pytest.approx(distances[0] / 2, rel=1e-3)
+    assert masses[1] < masses[0]
+    other = [env.point(*env.find_link("FL_toe")) for env in (whole, broken)]
+    np.testing.assert_allclose(*other, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Arm", "FastArm", "Dog"])
+def test_without_faults_every_bit_is_the_same(make, name):
+    plain = play(make(name), 3)[1]
+    for faults in (None, {}, {"locked": [], "weak": {}, "short": {}}):
+        np.testing.assert_array_equal(play(make(name, faults=faults), 3)[1], plain)
+
+
+def test_a_fault_changes_what_follows_but_not_the_task(make):
+    whole, broken = make("Arm"), make("Arm", faults={"locked": ["turn"]})
+    for env in (whole, broken):
+        env.reset(seed=5)
+    assert whole.motor_ranges(1.0) == broken.motor_ranges(1.0)
+    assert not np.array_equal(play(whole, 5)[1], play(broken, 5)[1])
+    np.testing.assert_array_equal(play(broken, 5)[1], play(broken, 5)[1])
+
+
+@pytest.mark.parametrize(
+    ("faults", "message"),
+    [
+        (3, r'faults must be a dict, such as \{"locked": \["knee"\], .*got 3'),
+        ({"lockd": []}, "a kind of faults must be one of locked, weak, short, got 'lockd': did you mean 'locked'"),
+        ({"locked": "turn"}, r"faults\['locked'\] must be a list of joints"),
+        ({"locked": ["tun"]}, r"faults\['locked'\] must be one of turn, bend, grip, got 'tun': did you mean 'turn'"),
+        ({"weak": {"wrist": 0.5}}, r"faults\['weak'\] must be one of turn, bend, grip, got 'wrist'"),
+        ({"weak": ["turn"]}, r"faults\['weak'\] must be a dict of shares by name"),
+        ({"weak": {"turn": 1.5}}, r"faults\['weak'\]\['turn'\] must be from 0 to 1, got 1.5"),
+        ({"short": {"lower": 0}}, r"faults\['short'\]\['lower'\] must be from 0.05 to 1, got 0"),
+        ({"short": {"lover": 0.5}}, "a link of arm.urdf must be one of foot, upper, lower, .*did you mean 'lower'"),
+        ({"locked": ["turn"], "weak": {"turn": 0.5}}, "joint 'turn' is locked, so it cannot be weak, too"),
+    ],
+)
+def test_a_fault_that_there_cannot_be_is_refused_in_a_sentence(make, faults, message):
+    with pytest.raises(ArgumentError, match=message):
+        make("Arm", faults=faults)
+
+
+def test_links_of_mujoco_models_keep_their_size():
+    robots = pytest.importorskip("es_locomotion.robots")
+    with pytest.raises(ArgumentError, match=r"ant\.xml: links of another size are for URDF and xacro files.*MJCF"):
+        robots.AntEnv(faults={"short": {"aux_1": 0.5}})
+
+
+def test_faults_are_an_argument_like_others_for_runs_and_scores(tmp_path):
+    faults = {"locked": [THIGH], "weak": {"FL_lower_joint": 0.5}, "short": {"RR_lower": 0.8}}
+    settings = {"policy": "linear", "population_size": 4, "generations": 1, "eval_episodes": 2, "workers": 1}
+    with registered("DogRobot-v0", entry_point="robot_envs:Dog", fitness="episode_return", max_episode_steps=10) as dog:
+        run = train(dog.id, run_dir=tmp_path / "run", env_kwargs={"faults": faults}, progress=False, **settings)
+        assert run.config.env_kwargs == {"faults": faults}
+        broken = evaluate(run, episodes=2, workers=1)
+        assert broken == evaluate(run, episodes=2, workers=1, env_kwargs={"faults": faults})
+        assert broken != evaluate(run, episodes=2, workers=1, env_kwargs={"faults": {}})

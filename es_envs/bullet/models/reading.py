@@ -10,6 +10,7 @@ from es_envs.bullet.models.findings import UnreadableError
 from es_envs.bullet.models.markup import Node, parse, read_bytes, write
 from es_envs.bullet.models.mjcf import read_mjcf
 from es_envs.bullet.models.robot import Model
+from es_envs.bullet.models.scaling import scale_links
 from es_envs.bullet.models.sdf import read_sdf
 from es_envs.bullet.models.urdf import read_urdf
 from es_envs.bullet.models.xacro_files import expand
@@ -23,6 +24,7 @@ def read_model(
     *,
     packages: Mapping[str, str | os.PathLike[str]] | None = None,
     look_into_meshes: bool = True,
+    link_sizes: Mapping[str, float] | None = None,
 ) -> Model:
     """Read a robot's model (URDF, xacro, MJCF or SDF), without Bullet.
 
@@ -35,12 +37,15 @@ def read_model(
             (``package.xml``), and where AMENT_PREFIX_PATH, ROS_PACKAGE_PATH, GZ_SIM_RESOURCE_PATH and
             GAZEBO_MODEL_PATH say.
         look_into_meshes: False to leave out the findings about what is in meshes, which are read for them.
+        link_sizes: size of links of a URDF or xacro file as a share of that in the file, by the link's name; Bullet
+            gets a copy of the file with them.
 
     Returns:
         The model with its findings. One that cannot be read has no links, and an error among its findings.
 
     Raises:
         FileNotFoundError: there is no such file, or a folder of ``packages`` is none.
+        ArgumentError: a link of ``link_sizes`` is none, or the file has another format.
     """
     file = Path(path).absolute()
     arguments: Mapping[str, str] = {}
@@ -54,6 +59,9 @@ def read_model(
     context = Context(file, folders, look_into_meshes, arguments)
     try:
         kind, root = _document(context)
+        if link_sizes:
+            scale_links(root, kind, link_sizes)
+            context.rewritten = True
         name = _READERS[root.tag][1](root, context)
     except UnreadableError as error:
         context.findings.found.append(error.finding)

@@ -14,6 +14,7 @@ from es_envs.arguments import ArgumentError, require_one_of
 from es_envs.bullet.camera import Camera
 from es_envs.bullet.env import BulletEnv, bounded, clipped, pybullet
 from es_envs.bullet.randomization import MOTOR_STRENGTH
+from es_envs.bullet.robots.faults import Faults
 from es_envs.bullet.scenery import Colour
 
 BOUND = 5.0  # of an observation
@@ -83,9 +84,14 @@ class RobotEnv(BulletEnv):
     * **Info**: the task's, and the base's ``position`` (x, y) [m].
 
     Args:
+        faults: what is broken, by kind: ``{"locked": ["knee"], "weak": {"hip": 0.3}, "short": {"shin": 0.6}}``. A
+            locked joint of a motor is held where it is at the start, whatever the action is; of a weak motor's force
+            this share is left; a link (of a URDF or xacro file) has this share of its size, and with it of what hangs
+            on it the distance. Spaces, start and task stay: what an unbroken robot has learnt can be tried.
         **options: see ``BulletEnv``.
 
     Attributes:
+        faults: what is broken.
         floor: body id of the floor.
         body: body id of the robot.
         place_of_base: the base's (x, y, z) [m].
@@ -150,13 +156,14 @@ class RobotEnv(BulletEnv):
     engine: ClassVar[Mapping[str, Any]] = {"numSolverIterations": 20}
     """Parameters of Bullet's engine, as ``pybullet.setPhysicsEngineParameter`` takes them."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, faults: Mapping[str, Any] | None = None, **options: Any) -> None:
         require_one_of("control", self.control, ("position", "velocity", "torque"))
         require_one_of("base", self.base, ("free", "fixed"))
         for name in self.observed:
             require_one_of("observed", name, OBSERVED)
         if not self.motors:
             raise ArgumentError(f"{type(self).__name__}.motors: a robot needs a joint that is driven")
+        self.faults = Faults.read(faults, self.motors)
         self.task = copy.copy(self.task)
         self.readout = self.task.readout or self.readout
         self._seen = [name for name in self.observed if self.base == "free" or name not in OF_A_FREE_BASE]
@@ -202,7 +209,7 @@ class RobotEnv(BulletEnv):
         if self.render_mode is None:
             flags |= pybullet.URDF_IGNORE_VISUAL_SHAPES
         place, turn = (0.0, 0.0, self.start_height), pybullet.getQuaternionFromEuler(self.start_turn)
-        with self._reading(self.model, self.packages, flags) as (self._read, file):
+        with self._reading(self.model, self.packages, flags, self.faults.short) as (self._read, file):
             if self._read.format in {"urdf", "xacro"}:
                 fixed = self.base == "fixed"
                 return int(
@@ -247,7 +254,7 @@ class RobotEnv(BulletEnv):
     def _find_motors(self) -> None:
         infos = {name: self._joint(name) for name in self.motors}
         self._motors = [info[0] for info in infos.values()]
-        self._forces = [float(force) for force in self.motors.values()]
+        self._forces = [float(force) * self.faults.weak.get(name, 1.0) for name, force in self.motors.items()]
         if self.control == "velocity":
             self._full_speeds = [self.speed[name] if isinstance(self.speed, Mapping) else self.speed for name in infos]
         self.start_positions = self.read_joints()
@@ -257,6 +264,8 @@ class RobotEnv(BulletEnv):
         self._has_limits = [limits[name] is not None for name in infos]
         self._joint_speeds = [1 / (info[11] if 0 < info[11] < SENSIBLE else JOINT_SPEED) for info in infos.values()]
         self._spans = [self._span(name, start) for name, start in zip(infos, self.start_positions, strict=True)]
+        self._commanded = list(self._spans)
+        self._locked = [number for number, name in enumerate(infos) if name in self.faults.locked]
         commanded = {joint: number for number, joint in enumerate(infos)}
         following = {name: led for name, led in self.mimics.items() if led[0] in commanded}
         self._followers = [
@@ -268,6 +277,21 @@ class RobotEnv(BulletEnv):
             info[0] for name, info in self._infos.items() if info[2] != pybullet.JOINT_FIXED and name not in free
         ]
         self._held_at = [pybullet.getJointState(self.body, joint, self.client)[0] for joint in self._held]
+        for number in self._locked:
+            self._lock(number)
+
+    def _lock(self, number: int) -> None:
+        """Make all commands of a motor hold its joint, so that no step has to ask which motors are locked."""
+        self._commanded[number] = (0.0, 0.0)
+        if self.control == "torque":
+            self._forces[number] = 0.0
+            low, high = self._limits[list(self.motors)[number]] or (-math.inf, math.inf)
+            self._held.append(self._motors[number])
+            self._held_at.append(min(max(self.start_positions[number], low), high))  # Bullet would fight its own limits
+        else:
+            self._forces[number] = HOLDING
+        if self.control == "velocity":
+            self._full_speeds[number] = 0.0
 
     def _span(self, name: str, start: float) -> tuple[float, float]:
         """How far down and up from its start a joint is commanded, so that it stays within its limits."""
@@ -390,6 +414,8 @@ class RobotEnv(BulletEnv):
     def place(self) -> None:
         """Put the robot into its pose, a little changed, and start the task."""
         noise = self.np_random.uniform(-self.start_noise, self.start_noise, len(self._motors)).tolist()
+        for number in self._locked:
+            noise[number] = 0.0
         self.put_joints([start + moved for start, moved in zip(self.start_positions, noise, strict=True)])
         if self._held:
             pybullet.setJointMotorControlArray(
@@ -445,7 +471,7 @@ class RobotEnv(BulletEnv):
         """Positions [rad or m] that an action commands with "position" control."""
         return [
             start + (up if each > 0 else down) * each
-            for start, (down, up), each in zip(self.start_positions, self._spans, action, strict=True)
+            for start, (down, up), each in zip(self.start_positions, self._commanded, action, strict=True)
         ]
 
     def _lead_followers(self, targets: Sequence[float] | None) -> None:

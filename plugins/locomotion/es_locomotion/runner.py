@@ -56,7 +56,7 @@ class RunnerEnv(RobotEnv):
     of ``contacts`` touched the floor.
 
     Args:
-        **options: see ``BulletEnv``.
+        **options: see ``RobotEnv``, among them ``faults``, and ``BulletEnv``.
 
     Attributes:
         position: the torso's (x, y) [m].

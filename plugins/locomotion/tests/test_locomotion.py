@@ -69,6 +69,25 @@ def test_the_pretrained_policies_run(env_id, metres):
     assert score.fitnesses["progress"] > metres
 
 
+@pytest.mark.parametrize("name", SIZES)
+def test_a_robot_with_a_locked_joint_and_a_weak_motor_plays_on_otherwise(name, envs):
+    whole = envs(name)
+    locked, weak = list(whole.motors)[-2:]
+    broken = getattr(robots, f"{name}Env")(faults={"locked": [locked], "weak": {weak: 0.5}})
+    swings = []
+    for env in (whole, broken):
+        env.reset(seed=0)
+        places, random = [], np.random.default_rng(0)
+        for step in range(60):
+            env.step(np.sign(random.uniform(-1, 1, env.action_space.shape)).astype(np.float32))
+            if step >= 20:  # the ant's joints start outside their limits, and are driven into them
+                places.append(joint_states(env)[-2][0])
+        swings.append(np.ptp(places))
+    broken.close()
+    assert swings[1] < 0.1 < swings[0]
+    assert broken.observation_space == whole.observation_space
+
+
 @pytest.mark.parametrize(("name", "sizes"), SIZES.items())
 def test_robots_have_the_classic_sizes(name, sizes, envs):
     env = envs(name)
