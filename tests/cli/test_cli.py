@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import registered
+from conftest import first_fast, registered
 from gymnasium import spaces
 
 import es_envs
@@ -488,20 +488,23 @@ def talking(tiny, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "show ID",
-        "bench ID --seconds 0.01 --workers 1",
-        "train ID --generations 1 --run-dir OUT --workers 1",
-        "train ID --generations 1 --run-dir OUT --pool vector",
-        "tune ID --search sigma=0.1|0.2 --trials 2 --seeds 1 --generations 1 --dir OUT --workers 1",
-        "evaluate RUN --workers 1",
-        "evaluate ID --policy random",
-        "record RUN OUT.mp4 --workers 1",
-        "report RUN --film --output OUT.html",
-        "collect RUN OUT",
-        "export RUN OUT.onnx",
-        "replay RUN --generation 0 --candidate 0 --seed 1",
-    ],
+    first_fast(
+        [
+            "show ID",
+            "bench ID --seconds 0.01 --workers 1",
+            "train ID --generations 1 --run-dir OUT --workers 1",
+            "train ID --generations 1 --run-dir OUT --pool vector",
+            "tune ID --search sigma=0.1|0.2 --trials 2 --seeds 1 --generations 1 --dir OUT --workers 1",
+            "evaluate RUN --workers 1",
+            "evaluate ID --policy random",
+            "record RUN OUT.mp4 --workers 1",
+            "report RUN --film --output OUT.html",
+            "collect RUN OUT",
+            "export RUN OUT.onnx",
+            "replay RUN --generation 0 --candidate 0 --seed 1",
+        ],
+        3,
+    ),
 )
 def test_output_of_an_environment_is_no_part_of_a_result(words, talking, tmp_path, capfd):
     env_id, run = talking

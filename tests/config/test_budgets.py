@@ -187,6 +187,7 @@ def test_a_growing_cap_stays_where_fewer_episodes_reach_it(wander, tmp_path):
     assert {stats.rules["episode_cap"] for stats in history[:-1]} == {25}
 
 
+@pytest.mark.slow
 def test_only_a_share_of_the_episodes_enters_the_statistics(endless, tmp_path):
     counts = {}
     for share in (0.01, 0.1, 1.0):

@@ -113,6 +113,7 @@ def test_a_strange_habit_of_an_environment_is_named(habit, register, tiny, tmp_p
     assert "on_candidate_error='worst'" in " ".join(caught.value.__notes__)
 
 
+@pytest.mark.slow
 def test_an_environments_interrupt_in_a_copy_is_no_ctrl_c(register, tiny, tmp_path):
     env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "KeyboardInterrupt in a copy"})
     with pytest.warns(RuntimeWarning, match="a step failed"), pytest.raises(RolloutError, match="KeyboardInterrupt"):

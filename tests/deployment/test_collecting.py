@@ -140,6 +140,7 @@ def test_a_whole_population_is_collected_with_who_played(runs, tmp_path, monkeyp
     assert np.mean([each["fitness"] for each in metadata[6:]]) == one.mean
 
 
+@pytest.mark.slow
 def test_pictures_are_kept_as_they_were_seen(tmp_path, monkeypatch):
     settings = {**TINY, "hidden_sizes": "auto", "policy": "cnn_small", "preprocessing": {"pixels": 64}}
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", **settings)
@@ -177,6 +178,7 @@ def test_a_dataset_that_cannot_be_collected_leaves_no_files(runs, register, tmp_
         collect(run, tmp_path / "file")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no such signals")
 def test_leftovers_of_a_killed_process_are_removed_by_the_next_dataset(runs, tmp_path):
     run, name = runs["CartPoleBullet-v0"].directory, "cart/pole-v0"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import first_fast
 
 torch = pytest.importorskip("torch")
 
@@ -79,7 +80,7 @@ def evolved(kind, seen, done, env_id="Spaces-v0", **settings):
     return checkpoint, observations
 
 
-@pytest.mark.parametrize(("kind", "seen"), KINDS)
+@pytest.mark.parametrize(("kind", "seen"), first_fast(KINDS, 3))
 def test_an_exported_policy_acts_as_the_policy_in_every_space(kind, seen):
     sees = kind.startswith("cnn")
     cases = [(done, settings) for done in ACTIONS for settings in SETTINGS.get(done, [{}])]

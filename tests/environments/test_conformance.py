@@ -178,6 +178,7 @@ def test_warnings_for_other_developers_are_no_fault(define):
     assert testing.examine(define("OldFashioned")).faults == ()
 
 
+@pytest.mark.slow
 def test_where_resets_take_long_the_cost_of_steps_is_measured_in_a_few(define):
     assert testing.check_env(define("SlowToReset")).reset_microseconds > 10_000  # else it would not end in time
 

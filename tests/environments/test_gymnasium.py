@@ -12,6 +12,7 @@ import gymnasium
 import imageio_ffmpeg
 import numpy as np
 import pytest
+from conftest import first_fast
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import es_envs
@@ -53,7 +54,7 @@ def played(env_id, mode):
     return moments, statistics
 
 
-@pytest.mark.parametrize("env_id", es_envs.env_ids())
+@pytest.mark.parametrize("env_id", first_fast(es_envs.env_ids(), 3))
 def test_vector_environments_play_the_same_in_one_or_more_processes(env_id):
     (one, ends), (several, other_ends) = played(env_id, "sync"), played(env_id, "async")
     for here, there in zip(one, several, strict=True):

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pybullet")
 
 import robot_envs
-from conftest import registered
+from conftest import first_fast, registered
 
 from es_core import evaluate, train
 from es_envs.arguments import ArgumentError
@@ -52,7 +52,7 @@ def joint(env, name):
     return pybullet.getJointState(env.body, env.joints(env.body)[name], physicsClientId=env.client)[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first_fast(NAMES, 1))
 def test_a_robot_meets_the_requirements_of_training(name, register, check_env):
     check_env(register(f"{name}Robot-v0", f"robot_envs:{name}", fitness="episode_return", max_episode_steps=20))
 

@@ -344,6 +344,7 @@ def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, f
     assert len(set.union(*processes)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say how much memory they take")
 @pytest.mark.parametrize("how", [{"pool": "local"}, {"pool": "vector", "vector_envs": 1, "workers": None}], ids=str)
 def test_a_worker_that_grows_with_every_episode_is_reported_with_a_remedy(how, register, tmp_path):

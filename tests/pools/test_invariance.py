@@ -5,7 +5,7 @@ import itertools
 import shutil
 
 import pytest
-from conftest import STRATEGIES, options_for
+from conftest import STRATEGIES, first_fast, options_for
 from written import lines, require_equal
 
 from es_core import rebuild, train
@@ -42,7 +42,7 @@ def played(tmp_path_factory):
     return play
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", first_fast(STRATEGIES, 3))
 def test_three_workers_give_the_result_of_one(strategy, played):
     one = played(strategy, 1)
     assert len({line["parameter_hash"] for line in lines(one)}) > 1, "the centre should move, or this shows nothing"

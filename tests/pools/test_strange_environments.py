@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 from conftest import FAILING_RUN as SETTINGS
-from conftest import TINY
+from conftest import TINY, first_fast
 
 import es_envs
 from es_core import RolloutError, Run, evaluate, train
@@ -22,7 +22,9 @@ def how(request):
     return {**TINY, **POOLS[request.param]}
 
 
-@pytest.mark.parametrize(("says", "rate"), [("tensor", 0.0), ("number", 0.0), ("two", None), ("text", None)])
+@pytest.mark.parametrize(
+    ("says", "rate"), first_fast([("tensor", 0.0), ("number", 0.0), ("two", None), ("text", None)], 2)
+)
 def test_success_must_be_a_single_truth_value(says, rate, how, register, tmp_path):
     env_id = register("Telling-v0", "strange_envs:Telling", kwargs={"says": says}, solved_at=-1000.0)
     if rate is None:
@@ -34,7 +36,7 @@ def test_success_must_be_a_single_truth_value(says, rate, how, register, tmp_pat
         assert not run.history[-1].solved
 
 
-@pytest.mark.parametrize("action", ["dict", "tuple"])
+@pytest.mark.parametrize("action", first_fast(["dict", "tuple"], 1))
 def test_several_actions_at_once_are_evolved_scored_and_seen_by_fitnesses(action, how, register, tmp_path):
     kwargs = {"observation": "nested", "action": action}
     env_id = register("Spaces-v0", "space_envs:Spaces", kwargs=kwargs, fitness="space_envs:Activity")
@@ -56,6 +58,7 @@ def test_values_that_cannot_be_unpickled_do_not_end_a_run(register, tmp_path):
     assert evaluate(run, episodes=2, workers=1).episodes == 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*a step failed, so all copies are replaced")
 def test_a_baseline_that_an_environment_does_not_bear_is_left_out(how, register, tmp_path):
     env_id = register("NeverIdle-v0", "strange_envs:NeverIdle")
@@ -125,6 +128,7 @@ def test_the_reason_why_a_worker_cannot_be_replaced_is_reported(register, tmp_pa
         train(env_id, run_dir=tmp_path / "run", **{**TINY, "eval_every": 1})
 
 
+@pytest.mark.slow
 def test_a_constructor_may_take_longer_than_a_step(register, tmp_path):
     env_id = register("Holding-v0", "strange_envs:Holding")
     train(env_id, run_dir=tmp_path / "run", step_timeout=1.0, **TINY)
@@ -179,6 +183,7 @@ def test_a_last_observation_that_no_policy_sees_is_no_obstacle(register, tmp_pat
     assert len(run.history[0].baselines) == 2
 
 
+@pytest.mark.slow
 def test_a_learner_refuses_a_last_observation_that_is_no_number(register, tmp_path):
     env_id = register("Endings-v0", "strange_envs:Endings", kwargs={"last": "nan"})
     settings = {**TINY, "population_size": 4, "hidden_sizes": (4,), "policy": "mlp", "eval_every": 0}
@@ -248,6 +253,7 @@ def test_a_reference_batch_may_take_longer_than_a_step(register, tmp_path):
     assert run.history[-1].workers_replaced == 0
 
 
+@pytest.mark.slow
 def test_an_environment_may_take_its_time_to_be_made_again(register, tmp_path):
     env_id = register("SlowToMake-v0", "strange_envs:SlowToMake")
     with pytest.raises(RolloutError, match="the real reason"):

@@ -204,7 +204,7 @@ def test_a_candidate_that_fails_is_named_with_its_seed(fault, message, native, t
 
 
 @pytest.mark.filterwarnings("ignore:.*all copies are replaced")
-@pytest.mark.parametrize("who", ["the centre", "random actions"])
+@pytest.mark.parametrize("who", first_fast(["the centre", "random actions"], 1))
 def test_an_episode_that_fails_is_repeated_once_in_a_fresh_environment(who, register, tmp_path):
     def play(pool, seed):
         mean = np.zeros(pool.policy.size, np.float32)
@@ -412,6 +412,7 @@ print(len(run.history))
 """
 
 
+@pytest.mark.slow
 def test_copies_do_not_import_an_unguarded_script(python, tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = python(arguments=["script.py"], cwd=tmp_path)

@@ -90,6 +90,7 @@ def puck(tmp_path, monkeypatch):
     return "puck:Puck-v0"
 
 
+@pytest.mark.slow
 def test_a_simulator_behind_a_socket_trains_side_by_side_with_the_same_bits(puck, tmp_path):
     whole = train(puck, run_dir=tmp_path / "one", workers=1, progress=False, **SETTINGS)
     words = ["train", puck, "--run-dir", str(tmp_path / "two"), "--seeds", "0,1", "--workers", "4", *OPTIONS]

@@ -142,6 +142,7 @@ def test_the_page_of_a_command_that_needs_more_says_what(page, need):
     assert need in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Slurm's example is a script for bash")
 def test_jobs_that_are_queued_again_continue_a_run_until_it_is_finished(tmp_path, monkeypatch):
     """Slurm's example as bash runs it, with an srun that runs its command here; then Kubernetes', for the same run."""

@@ -22,6 +22,7 @@ def run(tmp_path_factory):
     return train("CartPoleBullet-v0", run_dir=folder, randomize=RANGES, **TINY)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_stretched_ranges_from_the_same_starts(run):
     found = robustness(run, episodes=10)
     assert list(found.scores) == ["latency", "motor_strength", ALL]

@@ -49,6 +49,7 @@ def test_no_pool_takes_a_masked_choice_however_the_mask_comes(pool, action, way,
     assert run.evaluate(episodes=3, workers=1).episodes == 3
 
 
+@pytest.mark.slow
 def test_pools_and_engines_give_a_masked_run_the_same_scores(masked, tmp_path):
     env_id = masked("multi discrete")
     ways = [{"workers": 1}, {"workers": 2}, {"workers": 1, "engine": "torch"}, POOLS["vector"]]
@@ -124,6 +125,7 @@ def test_a_repeated_action_ends_where_it_is_masked(masked, tmp_path):
     assert run.evaluate(episodes=30, workers=1).length > 2  # which six steps would be, three at a time
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mlp", "gru"])
 def test_an_exported_policy_takes_the_mask_as_an_input(policy, masked, tmp_path):
     import onnxruntime

@@ -677,6 +677,7 @@ def test_only_numbers_of_an_initial_checkpoint_are_used(runs, walk, tiny, marked
     assert not marked.exists()
 
 
+@pytest.mark.slow
 def test_a_policy_to_start_from_must_be_trusted_if_it_is_a_module(runs, walk, marked, tmp_path, capsys):
     document, arrays = read_checkpoint(runs["openai_es"].best_path)
     document["config"]["policy"] = "marked:Kind"

@@ -185,6 +185,7 @@ def test_a_config_is_built_or_refused(examples):
     fuzz(build_a_config, examples, chosen=settings_of_a_run)
 
 
+@pytest.mark.slow
 @EXAMPLES
 def test_settings_of_an_environment_are_resolved_or_refused(examples, walk):
     fuzz(resolve_a_config, examples, env_id=env_ids, chosen=settings_of_a_run)
@@ -201,6 +202,7 @@ def test_a_config_is_read_or_refused(examples):
     )
 
 
+@pytest.mark.slow
 @EXAMPLES
 def test_an_environment_is_registered_or_refused(examples):
     fuzz(

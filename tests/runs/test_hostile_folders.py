@@ -328,6 +328,7 @@ def test_values_too_large_to_process_are_refused_by_name(case, finished, tmp_pat
     assert states == {folder: "damaged", others: "finished"}
 
 
+@pytest.mark.slow
 def test_settings_that_could_not_be_read_again_are_refused_at_once(tmp_path):
     for much in ({"a": "x" * 10**6}, {"a": [[]] * 130_000}):
         with pytest.raises(ValueError, match=r"config\.json could not be read again: it has"):

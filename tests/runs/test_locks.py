@@ -172,6 +172,7 @@ def test_films_are_made_where_there_are_no_locks(without_locks, undisturbed, tmp
     assert sorted(file.name for file in tmp_path.iterdir()) == ["film.json", "film.mp4", "film.png"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs LD_PRELOAD and a compiler")
 def test_a_search_works_where_there_are_no_locks(tmp_path):
     pytest.importorskip("optuna")

@@ -104,6 +104,7 @@ def test_an_old_pretrained_policy_acts(file):
     assert checkpoint.action_space.contains(actor(checkpoint.observation_space.sample()))
 
 
+@pytest.mark.slow
 def test_a_plugin_that_was_built_then_works(python, tmp_path):
     wheel, site = next(WRITTEN.glob("*.whl")), tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]

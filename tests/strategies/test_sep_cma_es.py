@@ -115,6 +115,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:elements of z2")  # of the package, about a number far out
 @pytest.mark.parametrize(("size", "function"), CASES)
 def test_sep_cma_es_needs_as_many_generations_as_its_papers_equations(size, function):

@@ -258,6 +258,7 @@ BEGINNINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", first_fast(reversed(BEGINNINGS)))
 def test_one_command_begins_a_run_continues_it_and_leaves_it_alone(moment, undisturbed, tmp_path):
     folder, policy = tmp_path / "run", undisturbed.checkpoint_path(0)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import first_fast
 
 from es_core import Run, train
 from es_core.cli import main
@@ -77,62 +78,66 @@ def test_ties_are_counted_in_the_fitness_that_the_strategy_gets(run_of):
 
 @pytest.mark.parametrize(
     ("name", "fields", "sentence"),
-    [
-        (
-            "Walk",
-            {"fitness": "small_envs:constant"},
-            "had the same fitness as others with their start, 3 on average: it is the maximum, or",
-        ),
-        ("Walk", {"fitness": "small_envs:constant"}, "or sigma, 0.05, is too small to change them"),
-        (
-            "Valley",
-            {"initialization": "zeros", "eval_every": 1, "generations": 16},
-            "no centre of the first 16 generations scored higher than the first one, 0: ",
-        ),
-        (
-            "Valley",
-            {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01},
-            "no better than doing nothing, 0 in 5 episodes: try a larger sigma, such as 0.15, or another strategy",
-        ),
-        (
-            "Ledge",
-            {"initialization": "zeros", "sigma": 0.5, "eval_every": 2, "generations": 16},
-            "came near what its centre does (-0.",
-        ),
-        (
-            "Aim",
-            {"learning_rate": 0.2, "eval_every": 1, "generations": 250},
-            "nothing was gained in 100 generations, at about -",
-        ),
-        (
-            "Aim",
-            {
-                "learning_rate": 1e-9,
-                "eval_every": 1,
-                "generations": 100,
-                "fitness": "small_envs:mostly_luck",
-                "seed": 2,
-            },
-            "than candidates on one start (",
-        ),
-        (
-            "Fine",
-            {"sigma": 0.1, "learning_rate": 0.03, "eval_every": 1, "generations": 30},
-            "100 % of the centres' actions are at a bound, and nothing is gained: if better is possible, choose",
-        ),
-        (
-            "Fleeing",
-            {
-                "strategy": "cma_es",
-                "sigma": 1.0,
-                "population_size": 20,
-                "generations": 40,
-                "eval_every": 1,
-                "limit": 100,
-            },
-            "if nothing is done: each step costs more, but there are fewer. If such an end is a failure, make it cost ",
-        ),
-    ],
+    first_fast(
+        [
+            (
+                "Walk",
+                {"fitness": "small_envs:constant"},
+                "had the same fitness as others with their start, 3 on average: it is the maximum, or",
+            ),
+            ("Walk", {"fitness": "small_envs:constant"}, "or sigma, 0.05, is too small to change them"),
+            (
+                "Valley",
+                {"initialization": "zeros", "eval_every": 1, "generations": 16},
+                "no centre of the first 16 generations scored higher than the first one, 0: ",
+            ),
+            (
+                "Valley",
+                {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01},
+                "no better than doing nothing, 0 in 5 episodes: try a larger sigma, such as 0.15, or another strategy",
+            ),
+            (
+                "Ledge",
+                {"initialization": "zeros", "sigma": 0.5, "eval_every": 2, "generations": 16},
+                "came near what its centre does (-0.",
+            ),
+            (
+                "Aim",
+                {"learning_rate": 0.2, "eval_every": 1, "generations": 250},
+                "nothing was gained in 100 generations, at about -",
+            ),
+            (
+                "Aim",
+                {
+                    "learning_rate": 1e-9,
+                    "eval_every": 1,
+                    "generations": 100,
+                    "fitness": "small_envs:mostly_luck",
+                    "seed": 2,
+                },
+                "than candidates on one start (",
+            ),
+            (
+                "Fine",
+                {"sigma": 0.1, "learning_rate": 0.03, "eval_every": 1, "generations": 30},
+                "100 % of the centres' actions are at a bound, and nothing is gained: if better is possible, choose",
+            ),
+            (
+                "Fleeing",
+                {
+                    "strategy": "cma_es",
+                    "sigma": 1.0,
+                    "population_size": 20,
+                    "generations": 40,
+                    "eval_every": 1,
+                    "limit": 100,
+                },
+                "if nothing is done: each step costs more, but there are fewer. If such an end is a failure, make it "
+                "cost ",
+            ),
+        ],
+        4,
+    ),
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_advice_says_what_is_wrong(name, fields, sentence, run_of):
@@ -148,19 +153,22 @@ def test_advice_says_what_is_wrong(name, fields, sentence, run_of):
 
 @pytest.mark.parametrize(
     ("name", "fields"),
-    [
-        ("Aim", {}),
-        ("Aim", {"eval_every": 1, "generations": 12}),
-        ("Aim", {"eval_every": 1, "generations": 110, "learning_rate": 0.01}),
-        ("Seconds", {"eval_every": 1, "generations": 1, "observation_normalization": True}),
-        ("Fine", {"action_squash": "tanh", "eval_every": 1, "generations": 30}),
-        ("Wander", {}),
-        ("Wander", {"strategy": "ga"}),
-        ("Wander", {"strategy": "random_search"}),
-        ("Wander", {"strategy": "cma_es"}),
-        ("Wander", {"episode_cap": "twice_mean", "episode_cap_start": 20}),
-        ("Endless", {"limit": 30}),  # whole episodes may well end at the limit
-    ],
+    first_fast(
+        [
+            ("Aim", {}),
+            ("Aim", {"eval_every": 1, "generations": 12}),
+            ("Aim", {"eval_every": 1, "generations": 110, "learning_rate": 0.01}),
+            ("Seconds", {"eval_every": 1, "generations": 1, "observation_normalization": True}),
+            ("Fine", {"action_squash": "tanh", "eval_every": 1, "generations": 30}),
+            ("Wander", {}),
+            ("Wander", {"strategy": "ga"}),
+            ("Wander", {"strategy": "random_search"}),
+            ("Wander", {"strategy": "cma_es"}),
+            ("Wander", {"episode_cap": "twice_mean", "episode_cap_start": 20}),
+            ("Endless", {"limit": 30}),  # whole episodes may well end at the limit
+        ],
+        3,
+    ),
     ids=str,
 )
 def test_there_is_no_advice_where_all_is_well(name, fields, run_of):

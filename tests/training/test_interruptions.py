@@ -156,11 +156,14 @@ def names(folder, word):
 
 @pytest.mark.parametrize(
     ("words", "number", "workers"),
-    [
-        (["--workers", 2], signal.SIGINT, 2),
-        (["--workers", 2], signal.SIGKILL, 2),
-        (["--pool", "vector", "--vector-envs", 2], signal.SIGINT, 2),
-    ],
+    first_fast(
+        [
+            (["--workers", 2], signal.SIGINT, 2),
+            (["--workers", 2], signal.SIGKILL, 2),
+            (["--pool", "vector", "--vector-envs", 2], signal.SIGINT, 2),
+        ],
+        1,
+    ),
 )
 def test_environments_are_closed_when_a_run_ends_within_an_episode(words, number, workers, tmp_path):
     if "vector" in words:
@@ -198,6 +201,7 @@ def test_processes_of_an_environment_end_with_its_killed_worker(number, start, t
     assert not names(tmp_path, "steps") & names(tmp_path, "closed")  # where it is only tried, nothing is played
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_simulator_ends_with_the_worker_that_hangs_in_it(tmp_path):
     with simulated(tmp_path, "--step-timeout", 1, nap=3600.0, workers=1) as (process, marked):

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from conftest import first_fast
 from written import lines, require_equal, rewrite_checkpoint
 
 from es_core import Checkpoint, Run, TrainConfig, rebuild, train
@@ -56,6 +57,7 @@ def test_a_stuck_search_begins_again_with_twice_the_candidates(strategy, aim, tm
     assert again.statistics.count > before.statistics.count > 0  # what is known of observations stays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["cma_es", pytest.param("ga", marks=pytest.mark.long)])
 def test_a_run_that_began_again_is_the_same_with_two_workers_resumed_and_rebuilt(strategy, aim, tmp_path):
     fields = {**SETTINGS, **STUCK, "strategy": strategy}
@@ -165,7 +167,7 @@ def test_a_radius_stays_as_it_is_though_all_candidates_fall(ledge, tmp_path, cap
     assert "begun again" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("strategy", ["cma_es", "sep_cma_es", "snes", "pgpe"])
+@pytest.mark.parametrize("strategy", first_fast(["cma_es", "sep_cma_es", "snes", "pgpe"], 1))
 def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_ones(strategy, ledge, tmp_path, capsys):
     fields = {**LEDGE, "strategy": strategy}
     run = train(ledge, run_dir=tmp_path / "run", **{**fields, "progress": True})
@@ -183,6 +185,7 @@ def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_
         assert rebuild(run, generation).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, generation).tobytes()
 
 
+@pytest.mark.slow
 def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_candidates(register, tmp_path, capsys):
     fleeing = register("Fleeing-v0", "small_envs:Fleeing", fitness="episode_return", max_episode_steps=100)
     fields = {"max_steps": 60_000, "workers": 1, "progress": False, "checkpoint_every": 5}

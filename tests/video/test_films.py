@@ -570,6 +570,7 @@ def test_a_pose_is_drawn_as_the_state_that_it_was_taken_from():
         env.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DefaultClient", "ModuleState"])
 def test_players_that_would_disturb_each_other_play_as_alone(register, tmp_path, name):
     env_id = register("Naive-v0", f"naive_envs:{name}", max_episode_steps=20)

@@ -24,6 +24,7 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_continues_from_anothers_state_to_the_same_bits(name):
     first, second = MODELS[name](0), MODELS[name](1)
