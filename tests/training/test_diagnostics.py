@@ -132,8 +132,10 @@ def test_ties_are_counted_in_the_fitness_that_the_strategy_gets(run_of):
                     "eval_every": 1,
                     "limit": 100,
                 },
-                "if nothing is done: each step costs more, but there are fewer. If such an end is a failure, make it "
-                "cost ",
+                (
+                    "if nothing is done: each step costs more, but there are fewer. If such an end is a failure, make "
+                    "it cost "
+                ),
             ),
         ],
         4,
