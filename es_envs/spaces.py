@@ -148,6 +148,17 @@ def parts(space: gymnasium.Space[Any], observation: Any) -> list[Any]:
     return [leaf for part, value in _inner(space, observation) for leaf in parts(part, value)]
 
 
+def require_shape(space: gymnasium.Space[Any], observation: Any) -> None:
+    """Refuse an observation that lacks a part of its Dict or Tuple, or is no array of its Box's shape.
+
+    Raises:
+        ValueError: NumPy would silently broadcast a single number, say.
+    """
+    if isinstance(space, spaces.Box) and np.shape(observation) != space.shape:
+        raise ValueError(f"observation has shape {np.shape(observation)}, its space says {space.shape}")
+    parts(space, observation)
+
+
 def _inner(space: gymnasium.Space[Any], observation: Any) -> list[tuple[gymnasium.Space[Any], Any]]:
     """The spaces in a Dict or Tuple, each with its part of an observation.
 
@@ -204,12 +215,8 @@ def encoder(space: gymnasium.Space[Any]) -> Encoder:
         is_vector = len(shape) == 1
 
         def encode_box(observation: Any, out: NDArray[np.float32]) -> None:
-            try:
-                fits = observation.shape == shape
-            except AttributeError:  # a list, say
-                fits = np.shape(observation) == shape
-            if not fits:  # NumPy would silently broadcast a single number
-                raise ValueError(f"observation has shape {np.shape(observation)}, its space says {shape}")
+            if getattr(observation, "shape", None) != shape:  # of a list, say
+                require_shape(space, observation)
             out[:] = observation if is_vector else np.ravel(observation)
 
         return encode_box

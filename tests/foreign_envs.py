@@ -1,6 +1,8 @@
 """Environments as others wrote them: with the old gym's habits, and with faults that need a good message."""
 
 import multiprocessing
+import os
+import sys
 
 import gymnasium
 import numpy as np
@@ -14,6 +16,13 @@ class Foreign(Walk):
     def __init__(self, *, habit=""):
         super().__init__()
         self.habit = habit
+        if habit == "KeyboardInterrupt when made":
+            raise KeyboardInterrupt
+        if multiprocessing.parent_process() is not None:
+            if habit == "KeyboardInterrupt when a copy is made":
+                raise KeyboardInterrupt
+            if habit == "death when a copy is made":
+                os._exit(3)
         if habit in {"missing key", "short tuple"}:
             kind = spaces.Dict if habit == "missing key" else lambda parts: spaces.Tuple(parts.values())
             self.observation_space = kind({"goal": spaces.Discrete(3), "here": spaces.Box(-10.0, 10.0, (2,))})
@@ -22,6 +31,8 @@ class Foreign(Walk):
         observation, info = super().reset(seed=seed, options=options)
         if self.habit == "StopIteration at reset":
             next(iter(()))
+        if self.habit == "percent at reset":
+            raise RuntimeError("battery at 5 % of its charge")
         if self.habit == "old reset":
             return observation
         return self._shaped(observation), info
@@ -41,8 +52,18 @@ class Foreign(Walk):
                 next(iter(()))
             case "KeyboardInterrupt":
                 raise KeyboardInterrupt
+            case "GeneratorExit":
+                raise GeneratorExit
+            case "sys.exit":
+                sys.exit("no track is left")
             case "KeyboardInterrupt in a copy" if multiprocessing.parent_process() is not None:
                 raise KeyboardInterrupt
+            case "percent":
+                raise RuntimeError("battery at 5 % of its charge")
+            case "own error":
+                raise type("Own", (Exception,), {})("of a class that only this process knows")
+            case "short observation":
+                observation = np.zeros(1, np.float32)
             case "assertion":
                 assert self.time < 2
         return self._shaped(observation), reward, terminated, truncated, info

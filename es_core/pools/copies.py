@@ -1,5 +1,6 @@
 """Copies of an environment that are stepped together: its own vectorised form, or one process per copy."""
 
+import multiprocessing.connection
 import signal
 import sys
 import time
@@ -8,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import parent_process
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, TextIO, TypeVar, cast
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
+from gymnasium import logger, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector.async_vector_env import _async_worker
 from gymnasium.vector.utils import create_empty_array
 from gymnasium.wrappers.vector import FlattenObservation
 from numpy.typing import NDArray
@@ -22,13 +24,16 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.objects import pack_objects
 from es_core.config.train_config import TrainConfig
-from es_core.processes.process import CLOSES_WITHIN, show_warning
+from es_core.pools.messages import TIMED_OUT, WORKER_DIED, CannotStart, too_slow
+from es_core.pools.pool import require_ready
+from es_core.pools.worker import DescribedError, described
+from es_core.processes.process import CLOSES_WITHIN, death_of, show_warning
 from es_core.rollout.environment import make_env
-from es_envs import EnvDefinition, import_path
+from es_envs import EnvDefinition, import_path, interruption
 from es_envs.closing import close_env
-from es_envs.error_text import message_of
+from es_envs.episode import NamedStop
 from es_envs.return_values import Checked
-from es_envs.spaces import parts
+from es_envs.spaces import parts, require_shape
 from es_envs.streams import LastingStream, open_closed_streams
 
 EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not controlled"
@@ -115,7 +120,7 @@ class Copies:
     def restart(self, mask: NDArray[np.bool_], seeds: Sequence[int | None]) -> tuple[Any, Mapping[str, Any]]:
         """Begin an episode in some copies, each of which is a process; the observations are all copies'."""
         env: AsyncVectorEnv = self._env  # type: ignore[assignment]
-        with _quiet():
+        with self._calling():
             env.reset_async(seed=list(seeds), options={"reset_mask": mask})
             return self._rows(env.reset_wait(timeout=self._step_timeout))
 
@@ -124,9 +129,30 @@ class Copies:
         given = to_env_type(actions, self._last, self._env.num_envs)
         if not isinstance(self._env, AsyncVectorEnv):
             return self._rows(self._env.step(given))
-        with _quiet():
+        with self._calling():
             self._env.step_async(given)
             return self._rows(self._env.step_wait(timeout=self._step_timeout))
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Call copies that are processes.
+
+        Raises:
+            DescribedError: one has failed, or died, or takes too long.
+        """
+        try:
+            with _quiet():
+                yield
+        except multiprocessing.TimeoutError as error:
+            raise DescribedError((TIMED_OUT, too_slow(self._step_timeout), "")) from error
+        except (EOFError, ConnectionError) as error:
+            processes = cast("AsyncVectorEnv", self._env).processes
+            ended = multiprocessing.connection.wait([process.sentinel for process in processes], CLOSES_WITHIN)
+            for process in processes:
+                if process.sentinel in ended:
+                    process.join(CLOSES_WITHIN)  # it may have no exit code yet
+            codes = filter(None, (process.exitcode for process in processes))
+            raise DescribedError((WORKER_DIED, death_of(next(codes, None)), "")) from error
 
     def _rows(self, returned: Returned) -> Returned:
         """Give what ``reset`` or ``step`` returned a row for each copy, also for those that have not been made."""
@@ -188,8 +214,12 @@ class Copies:
         copies = [partial(_resting, definition, config, pack_objects(definition, config))] * count
         # Not forked: this process has made an environment, and what it may have started (threads of JAX, say, or a
         # connection to Bullet) does not work in a fork.
-        with _quiet(), _without_script():
-            return AsyncVectorEnv(copies, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+        with starting(definition.label), _quiet(), _without_script():
+            mode = AutoresetMode.DISABLED
+            try:
+                return AsyncVectorEnv(copies, context="spawn", worker=_serve_copy, autoreset_mode=mode)
+            except (EOFError, ConnectionError) as error:
+                raise DescribedError((WORKER_DIED, death_of(None), "")) from error
 
     def are_silent(self, rows: Sequence[int]) -> bool:
         """Return True if these copies are processes, and none of them has answered."""
@@ -255,11 +285,30 @@ class Copies:
 
 
 @contextmanager
+def starting(label: str) -> Iterator[None]:
+    """Report what making an environment here raises, whatever it is, as if a worker had made it.
+
+    Raises:
+        PluginError, ValueError, RolloutError: it cannot be made.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if interruption.is_from_signal(error):
+            raise
+        require_ready(label, CannotStart(*described(error)))
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress warnings of Gymnasium and EnvPool: about ignored seeds, and about errors that are raised anyway."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    level, logger.min_level = logger.min_level, logger.ERROR + 1  # or a % in such an error's text would be another one
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.min_level = level
 
 
 @contextmanager
@@ -279,41 +328,32 @@ def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
     return definition.vector_entry_point is not None and is_plain
 
 
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Make an environment's KeyboardInterrupt an error like others: in the main process it would be the user's.
-
-    Raises:
-        RuntimeError: the environment has raised one.
-    """
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise RuntimeError(f"the environment raised KeyboardInterrupt: {message_of(error)}") from error
-
-
 class _IdleWhenDone(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A copy that waits before and after its episode: what ``step`` returns until ``reset`` is meaningless."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], limit: int, label: str) -> None:
         super().__init__(env)
         self._limit, self._label, self._steps = limit, label, 0
-        space = env.observation_space
+        self._space = space = env.observation_space
         self._last: Any = (row_of(space, create_empty_array(space), 0), 0.0, False, False, {})
 
     def reset(self, **options: Any) -> Any:
         self._last, self._steps = None, 0
-        with _own_interrupts():
-            return self.env.reset(**options)
+        with NamedStop():
+            observation, info = self.env.reset(**options)
+        require_shape(self._space, observation)
+        return observation, info
 
     def step(self, action: Any) -> Any:
         if self._last is not None:
             return self._last
-        with _own_interrupts():
+        with NamedStop():
             observation, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         if terminated or truncated or self._steps == self._limit:
             self._last = observation, 0.0, False, False, {}
+        else:
+            require_shape(self._space, observation)
         return observation, reward, terminated, truncated, info
 
     def close(self) -> None:
@@ -328,6 +368,21 @@ def _resting(definition: EnvDefinition, config: TrainConfig, objects: bytes) -> 
             signal.signal(getattr(signal, name), signal.default_int_handler)
     import_path.receive(objects)
     return _IdleWhenDone(Checked(make_env(definition, config)), step_limit(definition, config), definition.label)
+
+
+def _serve_copy(index: int, make: Any, pipe: Any, parent_pipe: Any, memory: Any, errors: Any, *others: Any) -> None:
+    """Serve a copy as Gymnasium does, but put all its errors into words here, where their lines are known."""
+
+    def put(error: BaseException) -> None:
+        errors.put((index, DescribedError, described(error), ""))
+
+    caught: Any = SimpleNamespace(put=lambda failure: put(failure[2]))
+    try:
+        _async_worker(index, make, pipe, parent_pipe, memory, caught, *others)
+    except BaseException as error:  # noqa: BLE001  (the main process raises it)
+        put(error)
+        with suppress(OSError):  # the main process is gone
+            pipe.send((None, False))
 
 
 def to_env_type(actions: Any, like: Any, count: int) -> Any:

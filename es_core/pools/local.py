@@ -22,6 +22,7 @@ from es_core.pools.messages import (
     Start,
     Task,
     Work,
+    too_slow,
 )
 from es_core.pools.options import PoolOptions
 from es_core.pools.pool import RolloutPool, require_ready
@@ -210,8 +211,7 @@ class LocalPool(RolloutPool):
 
     def _replace_dead(self, worker: int, death: ChildDiedError, work: Work) -> Reply:
         """Warn that a worker has died, and start another one; its tasks are played again, or given up."""
-        slow = f"a step or reset took more than {self._step_timeout:g} seconds (step_timeout)"
-        why = slow if death.hung else str(death)
+        why = too_slow(self._step_timeout) if death.hung else str(death)
         warnings.warn(f"{self.definition.label}: a worker is replaced: {why}", RuntimeWarning, stacklevel=2)
         self.workers_replaced += 1
         record = death.record

@@ -201,6 +201,11 @@ class Failed:
 WORKER_DIED, TIMED_OUT = "WorkerDied", "StepTimeout"
 
 
+def too_slow(step_timeout: float) -> str:
+    """Say that a step or reset took more than ``step_timeout`` seconds."""
+    return f"a step or reset took more than {step_timeout:g} seconds (step_timeout)"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reply:
     """Results of some tasks.

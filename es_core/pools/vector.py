@@ -1,7 +1,6 @@
 """The vector pool: one candidate in each copy of a vector environment, one forward pass for all. Imports torch."""
 
 import math
-import multiprocessing
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +19,8 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import has_cuda
 from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
-from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, row_of, to_numpy
-from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
+from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, row_of, starting, to_numpy
+from es_core.pools.messages import TIMED_OUT, CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
 from es_core.pools.options import PoolOptions
 from es_core.pools.pool import RolloutPool
 from es_core.pools.worker import (
@@ -79,7 +78,8 @@ class VectorPool(RolloutPool):
                 "curriculum is for the pools 'local' and 'ray', which pass the environment its ranges at each reset"
             )
         self.definition = definition
-        env, config = prepare_env(definition, config)
+        with starting(definition.label):
+            env, config = prepare_env(definition, config)
         self.observation_space, self.action_space = env.observation_space, env.action_space
         close_env(env, definition.label)
         try:
@@ -175,9 +175,12 @@ class VectorPool(RolloutPool):
             wave = _Wave(self, work, queue, done)
             try:
                 wave.run()
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
+                if interruption.is_from_signal(error):
+                    raise
+                kind, message, _ = described(error)
                 seated = [row for row, play in enumerate(wave.seats) if play is not None]
-                timed_out = isinstance(error, multiprocessing.TimeoutError) and self.copies.are_silent(seated)
+                timed_out = kind == TIMED_OUT and self.copies.are_silent(seated)
                 if timed_out and not self._has_played:
                     raise RolloutError(
                         f"{self.definition.label}: no copy has ever answered, though each had {self._step_timeout:g} "
@@ -186,7 +189,7 @@ class VectorPool(RolloutPool):
                     ) from error
                 lost += [(play, error) for play in wave.seats if play is not None]
                 what = f"{self.definition.label}: a step failed, so all copies are replaced"
-                warnings.warn(f"{what}: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"{what}: {kind}: {message}", RuntimeWarning, stacklevel=2)
                 self.copies.renew()
                 self.workers_replaced += 1
             lost += wave.lost

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium.vector
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
@@ -57,7 +58,8 @@ from es_envs.spaces import require_portable
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
 ATTEMPTS = 2
 """Attempts to play a task whose episodes fail."""
-_OURS = {Path(__file__).parents[1], Path(es_envs.__file__).parent}
+_CALLERS = {Path(__file__).parents[1], Path(es_envs.__file__).parent, Path(gymnasium.vector.__file__).parent}
+"""Folders of the code that calls the environment: an error's traceback begins where it leaves them."""
 _STARTING = -1  # in the record: the episode belongs to no task
 
 
@@ -354,14 +356,20 @@ def _row(episode: Episode, names: Sequence[str]) -> list[float]:
     return [*numbers, episode.length, episode.truncated, *episode.behaviour]
 
 
+class DescribedError(Exception):
+    """An error of another process; its only argument is what ``described`` said there."""
+
+
 def described(error: BaseException) -> tuple[str, str, str]:
-    """Kind, message and traceback of an error, from where it leaves our code, if it does.
+    """Kind, message and traceback of an error, from where it leaves the code that calls environments, if it does.
 
     An error without a message, such as that of an assertion, gets the line that raised it. A missing package has no
     traceback, since Gymnasium says what to install.
     """
+    if isinstance(error, DescribedError):
+        return error.args[0]  # type: ignore[no-any-return]
     place = error.__traceback__
-    while place is not None and _OURS & {*Path(place.tb_frame.f_code.co_filename).parents}:
+    while place is not None and _CALLERS & {*Path(place.tb_frame.f_code.co_filename).parents}:
         place = place.tb_next
     lines = traceback.format_exception(type(error), error, place or error.__traceback__)
     kind, package = type(error).__name__, type(error).__module__.partition(".")[0]

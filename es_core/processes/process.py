@@ -265,8 +265,7 @@ class Child:
             code = self.process.wait()
             self._kill()  # what it has started, and not ended
             hung = code == 1 and record is not None and record.task != 0 and record.deadline <= time.monotonic_ns()
-            signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
-            how = f"the process died (exit code {code}{signal}); its output on stderr is above"
+            how = death_of(code)
         printed.pass_on()
         self._report.seek(RECORD.size)
         return ChildDiedError(how, self._report.read().decode(errors="replace"), record, hung=hung)
@@ -338,6 +337,13 @@ def interpreter(target: str, arguments: Sequence[object], descriptors: Sequence[
         env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
         **options,
     )
+
+
+def death_of(code: int | None) -> str:
+    """Say how a process died, by its exit code; None: it is not known."""
+    signal = "; killed by a signal: a crash, or the system lacked memory" if code is not None and code < 0 else ""
+    known = "" if code is None else f" (exit code {code}{signal})"
+    return f"the process died{known}; its output on stderr is above"
 
 
 def end(children: Iterable[Child]) -> None:

@@ -8,7 +8,7 @@ from conftest import first_fast
 from es_core import RolloutError, train
 from es_core.cli import main
 
-POOLS = {"local": {}, "vector": {"pool": "vector", "vector_envs": 2, "workers": None}}
+POOLS = {"local": {}, "vector": {"pool": "vector", "vector_envs": 1, "workers": None}}
 GYM = """
 class Env:
     metadata = {}
@@ -99,31 +99,58 @@ HABITS = {
     "StopIteration": r"StopIteration was raised, by next\(\).*, in line \d+ of .*foreign_envs.py \(step\)",
     "StopIteration at reset": r"StopIteration was raised, by next\(\).*, in line \d+ of .*foreign_envs.py \(reset\)",
     "KeyboardInterrupt": r"KeyboardInterrupt: raise KeyboardInterrupt, in line \d+ of .*foreign_envs.py \(step\)",
+    "GeneratorExit": r"GeneratorExit: raise GeneratorExit, in line \d+ of .*foreign_envs.py \(step\)",
+    "sys.exit": "SystemExit: no track is left",
+    "percent": "RuntimeError: battery at 5 % of its charge",
+    "percent at reset": "RuntimeError: battery at 5 % of its charge",
+    "own error": "Own: of a class that only this process knows",
+    "short observation": r"observation has shape \(1,\), its space says \(2,\)",
     "assertion": r"AssertionError: assert self.time < 2, in line \d+ of .*foreign_envs.py \(step\)",
     "missing key": r"observation has the keys \['here'\], its space says \['goal', 'here'\]",
     "short tuple": r"observation \(1,\) is not a tuple of 2 parts",
 }
+FAST = "percent", "missing key", "sys.exit"  # in the vector pool, one for each way in which an error leaves a copy
 
 
-@pytest.mark.parametrize("habit", HABITS)
-def test_a_strange_habit_of_an_environment_is_named(habit, register, tiny, tmp_path):
+@pytest.mark.filterwarnings("ignore:.*(a step failed|a worker is replaced)")
+@pytest.mark.parametrize(
+    ("pool", "habit"),
+    [
+        *(("local", habit) for habit in HABITS),
+        *(
+            pytest.param("vector", habit, marks=[] if habit in FAST else pytest.mark.slow)
+            for habit in HABITS
+            if habit != "KeyboardInterrupt"  # here, where this pool plays random actions, it might be the user's
+        ),
+    ],
+)
+def test_a_strange_habit_of_an_environment_is_named(pool, habit, register, tiny, tmp_path):
     env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": habit})
     with pytest.raises(RolloutError, match=HABITS[habit]) as caught:
-        train(env_id, run_dir=tmp_path / "run", **tiny)
+        train(env_id, run_dir=tmp_path / "run", **{**tiny, **POOLS[pool]})
     assert "on_candidate_error='worst'" in " ".join(caught.value.__notes__)
 
 
 @pytest.mark.slow
-def test_an_environments_interrupt_in_a_copy_is_no_ctrl_c(register, tiny, tmp_path):
-    env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "KeyboardInterrupt in a copy"})
-    with pytest.warns(RuntimeWarning, match="a step failed"), pytest.raises(RolloutError, match="KeyboardInterrupt"):
+@pytest.mark.filterwarnings("ignore:.*a step failed")
+@pytest.mark.parametrize("when", ["in a copy", "when a copy is made"])
+def test_an_environments_interrupt_in_a_copy_is_no_ctrl_c(when, register, tiny, tmp_path):
+    env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": f"KeyboardInterrupt {when}"})
+    with pytest.raises(RolloutError, match=r"KeyboardInterrupt: raise KeyboardInterrupt, in line \d+ of .*foreign_"):
+        train(env_id, run_dir=tmp_path / "run", **{**tiny, **POOLS["vector"]})
+
+
+def test_a_copy_that_dies_at_its_start_is_no_broken_connection(register, tiny, tmp_path):
+    env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "death when a copy is made"})
+    with pytest.raises(RolloutError, match="a worker could not start: the process died; its output on stderr is above"):
         train(env_id, run_dir=tmp_path / "run", **{**tiny, **POOLS["vector"]})
 
 
 @pytest.mark.filterwarnings("ignore:.*a step failed")
+@pytest.mark.parametrize("when", ["", " when made"])
 @pytest.mark.parametrize("pool", first_fast(POOLS))
-def test_an_environments_interrupt_is_no_ctrl_c_to_a_command(pool, register, tmp_path, capsys):
-    env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "KeyboardInterrupt"})
+def test_an_environments_interrupt_is_no_ctrl_c_to_a_command(pool, when, register, tmp_path, capsys):
+    env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": f"KeyboardInterrupt{when}"})
     words = ["train", env_id, "--pool", pool, "--generations", "1", "--population-size", "2", "--policy", "mlp"]
     assert main([*words, "--run-dir", str(tmp_path / "run")]) == 1
     assert "KeyboardInterrupt: raise KeyboardInterrupt, in line" in capsys.readouterr().err

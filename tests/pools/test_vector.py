@@ -357,15 +357,21 @@ def test_a_cuda_device_plays_the_episodes_of_the_cpu_within_rounding(tilt):
     require_close(evaluated(env_id, "vector", device="cuda")[0], evaluated(env_id, "vector")[0])
 
 
-@pytest.mark.filterwarnings("ignore:.*all copies are replaced")
-@pytest.mark.parametrize("fault", first_fast(["die", "hang"]))
+ENDS = {
+    "die": r"WorkerDied: the process died \(exit code -9; killed by a signal",
+    "hang": r"StepTimeout: a step or reset took more than 3 seconds \(step_timeout\)",
+}
+
+
+@pytest.mark.parametrize("fault", first_fast(ENDS))
 def test_copies_of_which_a_process_dies_or_hangs_are_made_anew(fault, register, tmp_path):
     flag = tmp_path / "once"
     env_id = register("Tilt-v0", "vector_envs:Doomed", kwargs={"fault": fault, "flag": str(flag)}, max_episode_steps=12)
     flag.touch()
     config = TrainConfig.for_env(env_id, hidden_sizes=(6,), vector_envs=2)
     with make_pool(es_envs.definition(env_id), config, PoolOptions(pool="vector", step_timeout=3)) as made:
-        results = made.evaluate(population(made, 4), np.array([3]))
+        with pytest.warns(RuntimeWarning, match=f"all copies are replaced: {ENDS[fault]}"):
+            results = made.evaluate(population(made, 4), np.array([3]))
         assert not flag.exists()
         assert (made.workers_replaced, results.valid.all()) == (1, True)
     expected = evaluated(env_id, "local", count=4, seeds=(3,), observation_normalization=False, action_noise=0.0)[0]
