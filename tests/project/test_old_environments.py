@@ -43,7 +43,7 @@ def test_an_environment_made_for_others_trains_by_the_pages_wrapper(label, env_i
     name = module(label, *packages)
     run = train(f"{name}:{env_id}", run_dir=tmp_path / "run", **{**TINY_RUN, "population_size": 4, "generations": 2})
     assert len(run.history) == 3
-    assert np.isfinite(run.history[-1].final.mean)
+    assert np.isfinite(run.history[-1].verdict.mean)
 
 
 @pytest.mark.filterwarnings("ignore")
