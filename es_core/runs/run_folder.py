@@ -352,10 +352,11 @@ class RunFolder:
     def _checkpoint(self, path: Path) -> Checkpoint:
         open_plain(path).close()  # refuses a link, which only a path that the caller names may be
         checkpoint = Checkpoint.load(path, trust=self.trusted)
-        bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
+        # Bounds may have grown since, and whether episodes can be repeated is found out in the first generation.
+        since = {name: getattr(self.config, name) for name in (*BOUNDS, "repeatable")}
         contender = checkpoint.progress.get("contender", 0)
         if whole(0)(contender) is not None or (
-            replace(checkpoint.config, **bounds) != self.plan.of_contender(contender)
+            replace(checkpoint.config, **since) != self.plan.of_contender(contender)
         ):
             raise CheckpointError(f"{path} belongs to another run: its settings are not those of config.json")
         return checkpoint

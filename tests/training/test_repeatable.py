@@ -39,6 +39,15 @@ def test_an_episode_that_cannot_be_repeated_is_reported_and_recorded(register, t
         assert run.resume(generations=2).config.repeatable is False
 
 
+def test_the_best_policy_of_the_generation_that_finds_it_out_belongs_to_its_run(register, tmp_path):
+    with pytest.warns(RuntimeWarning, match="continue differently"):
+        run = trained(register, "GloballyNoisy", tmp_path / "run", workers=1, on_generation=lambda _: False)
+    assert run.best.generation == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run.resume().history[-1].verdict is not None
+
+
 @pytest.mark.parametrize("pool", ["local", "vector"])
 def test_a_repeatable_environment_is_not_suspected(register, tmp_path, pool):
     how = {"workers": None, "vector_envs": 2} if pool == "vector" else {"workers": 2}
