@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import re
+import subprocess
 import sys
 import textwrap
 import tomllib
@@ -1005,3 +1006,12 @@ def test_ctrl_c_in_a_hook_is_the_users_and_the_run_can_be_resumed(walk, tiny, tm
     with pytest.raises(KeyboardInterrupt):
         train(walk, run_dir=tmp_path / "run", loggers=[Faulty(KeyboardInterrupt())], **settings)
     assert len(train(walk, run_dir=tmp_path / "run", resume=True, **settings).history) == 4
+
+
+@pytest.mark.parametrize("options", [[], ["-X", "faulthandler"]], ids=["off", "on"])
+def test_loading_plugins_leaves_the_fault_handler_as_it_was(options):
+    code = (
+        "import faulthandler; before = faulthandler.is_enabled(); import es_envs; es_envs.env_ids(); "
+        "assert faulthandler.is_enabled() is before"
+    )
+    subprocess.run([sys.executable, *options, "-c", code], check=True)

@@ -335,6 +335,16 @@ def test_a_legends_words_are_next_to_their_colours():
         assert abs(written[:, 0].min() + written[:, 0].max() - (bottom - top)) <= 2, "at the same height"
 
 
+def test_the_colours_of_a_row_lie_side_by_side_before_its_words():
+    shades = ((250, 90, 90), (90, 250, 90), (90, 90, 250))
+    caption = Caption(titles=("",), scores=("",), subject="", legend=((shades, "HHHH"),))
+    picture = captioned(np.zeros((240, 320, 3), np.uint8), caption, 0).astype(int)
+    columns = [np.argwhere(np.abs(picture - shade).max(axis=2) < 3)[:, 1] for shade in shades]
+    ends = [end for each in columns for end in (each.min(), each.max())]
+    assert ends == sorted(ends)
+    assert ends[-1] < np.argwhere((picture > 200).all(axis=2))[:, 1].min()
+
+
 def test_letters_that_no_font_has_become_others_and_never_a_box():
     def drawn(text):
         caption = Caption(titles=(text,), scores=("",), subject="")
