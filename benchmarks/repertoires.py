@@ -93,7 +93,14 @@ def main() -> None:
         report.say(f"QD score of ribs' scheduler: {scores.value:+.1f} (Welch's t: p = {scores.p:.2g}).")
     report.say(f"Steps per second: es-envs makes {faster:.2f} times as many (asked for: {TARGET:g}).")
     report.save(
-        {name: dict(zip(MEASURES, spreads, strict=True)) for name, spreads in columns.items()} | {"faster": faster}
+        {
+            name: {
+                measure: spread if measure in {"steps", "seconds"} else spread.values
+                for measure, spread in zip(MEASURES, spreads, strict=True)
+            }
+            for name, spreads in columns.items()
+        }
+        | {"faster": faster}
     )
 
 
