@@ -241,7 +241,7 @@ class _Prediction:
         length = _LENGTH * math.sqrt(len(repertoire.names) / _NUMBERS)
         kernel = gaussian.kernels.Matern(length_scale=length, nu=2.5)
         self._process = gaussian.GaussianProcessRegressor(kernel, optimizer=None)
-        self._places = (repertoire.behaviours - repertoire.lower) / (repertoire.upper - repertoire.lower)
+        self._places = repertoire.shares
         self._prior = repertoire.fitness
         self.unit = float(repertoire.fitness.std()) or 1.0
 

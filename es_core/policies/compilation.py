@@ -25,6 +25,7 @@ import numpy as np
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError, open_plain
 from es_core.policies.kernels import COLUMNS, EXPORTS, HELPERS
+from es_envs.cache import user_cache
 
 _DIGEST = 32  # bytes before the code
 _SOURCE = Path(__file__).with_name("kernels.py")
@@ -303,10 +304,8 @@ def bases() -> list[Path]:
     given = os.environ.get("NUMBA_CACHE_DIR")
     if given:
         return [Path(given)]
-    found = [_SOURCE.parent / "__pycache__"]
-    with suppress(RuntimeError):  # there is no home folder
-        found.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "es-envs")
-    return found
+    own = user_cache()
+    return [_SOURCE.parent / "__pycache__", *([] if own is None else [own])]
 
 
 def _remove_own(folder: Path, process: int) -> None:

@@ -59,8 +59,13 @@ class Repertoire:
         """Where each policy is on each axis ``(n, b)``, from 0 to below 1."""
         if not self.is_numbered:
             return self.cells / self.grid
-        shares: NDArray[np.float64] = (self.behaviours - self.lower) / (self.upper - self.lower)
-        return np.minimum(shares, 1 - 1e-9)
+        return np.minimum(self.shares, 1 - 1e-9)
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Behaviours as shares of their ranges ``(n, b)``, 0 to 1."""
+        found: NDArray[np.float64] = (self.behaviours - self.lower) / (self.upper - self.lower)
+        return found
 
     @property
     def coverage(self) -> float:

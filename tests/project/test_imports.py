@@ -13,9 +13,9 @@ OLD = ROOT / "tests" / "written_by_9c9a60a" / "dense"
 
 # A room imports from lower ones only, and a file of a room from files of its own that do not import it.
 ROOMS = {
-    "es_envs": ["text", "streams", "interruption", "error_text", "closing", "worker_number", "arguments", "old_gym",
-                "spaces", "return_values", "masks", "loading", "distributions", "wheels", "requirements", "display",
-                "import_path", "code_hash", "scripts", "episode", "fitness", "definition", "behaviour", "hookspecs",
+    "es_envs": ["text", "cache", "streams", "interruption", "error_text", "closing", "worker_number", "arguments",
+                "old_gym", "spaces", "return_values", "masks", "loading", "distributions", "wheels", "requirements",
+                "display", "import_path", "code_hash", "scripts", "episode", "fitness", "definition", "behaviour", "hookspecs",
                 "registry", "gym", "envpools", "bullet", "testing", "scaffold", "__main__"],
     "es_core": ["seeding", "statistics", "machine", "formatting", "files", "processes", "config", "policies",
                 "strategies", "rollout", "runs", "pools", "training", "evaluation", "video", "reports", "deployment",

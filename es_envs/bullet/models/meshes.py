@@ -1,6 +1,5 @@
 """Files of meshes, read just far enough to say what is wrong with them."""
 
-import os
 import re
 import struct
 import tempfile
@@ -10,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+
+from es_envs.cache import user_cache
 
 READABLE = {".obj", ".stl", ".dae", ".cdf", ".vtk"}
 """Endings of the meshes that Bullet reads."""
@@ -36,22 +37,22 @@ def why_unreadable(path: Path) -> str:
 
 def converted(path: Path) -> Path | None:
     """Convert a mesh to an OBJ file in the user's cache; None if trimesh is not installed or cannot read it."""
-    if path.suffix.lower() in READABLE or find_spec("trimesh") is None:
+    cache = user_cache()
+    if path.suffix.lower() in READABLE or find_spec("trimesh") is None or cache is None:
         return None
     with suppress(OSError):
         if path.stat().st_size > _MOST_CONVERTED:
             return None
-        content = path.read_bytes()
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "es-envs" / "meshes"
-        copy = folder / f"{sha256(content).hexdigest()[:32]}.obj"
+        copy = cache / "meshes" / f"{sha256(path.read_bytes()).hexdigest()[:32]}.obj"
         if not copy.exists():
             text = _as_obj(path)
             if text is None:
                 return None
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
-                file.write(text)
-            Path(file.name).replace(copy)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            # Complete or not there at all, whatever happens meanwhile; what is left of it goes, too.
+            with tempfile.TemporaryDirectory(dir=copy.parent) as folder:
+                (Path(folder) / copy.name).write_text(text, encoding="utf-8")
+                (Path(folder) / copy.name).replace(copy)
         return copy
     return None
 
