@@ -43,6 +43,7 @@ ID = "CollectedRobot-v0"
 STEPS = 60
 ENDINGS = (".urdf", ".xacro", ".xml", ".sdf")
 SECONDS = 5.0  # that a robot stands
+TRAINED = 20  # robots from which the target is judged
 ROOTS = (b"<robot", b"<mujoco", b"<sdf")
 
 
@@ -225,11 +226,12 @@ def write(results: Mapping[str, Mapping[str, Any]]) -> None:
     check = f"Of {len(checked)} that were checked, {sum(checked)} pass `es-envs check`. " if checked else ""
     standing = [each for each in legs if each["stands"] == SECONDS]
     clear = [each for each in learnt.values() if is_clear(each)]
-    target = Target(
-        f"95 % of the models step; of those with legs, 90 % stand for {SECONDS:.0f} s; of what is trained, 90 % become "
-        "clearly better than doing nothing and than random actions",
-        len(stepping) >= 0.95 * len(found) and len(standing) >= 0.9 * len(legs) and len(clear) >= 0.9 * len(learnt),
+    line = (
+        f"95 % of the models step; of those with legs, 90 % stand for {SECONDS:.0f} s; of {TRAINED} that are trained, "
+        "90 % become clearly better than doing nothing and than random actions"
     )
+    good = len(stepping) >= 0.95 * len(found) and len(standing) >= 0.9 * len(legs) and len(clear) >= 0.9 * len(learnt)
+    target = Target(line, good) if len(learnt) >= TRAINED else Target(f"{len(found)} models so far ({line})")
     summary = (
         f"`es-envs new --robot` made a plugin of each of {len(found)} models, without options: {len(stepping)} step. "
         f"{check}Of {len(legs)} with legs, {len(standing)} stand for {SECONDS:.0f} s "
@@ -248,17 +250,16 @@ def write(results: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, ...]:
-    seconds = max(each["seconds"] for each in learnt.values())
     text = (
-        f"`--learn {seconds}`: `es-envs train` with the settings of the plugin, seed 0, for so many seconds of "
-        f"processor time, all cores together. Scores are mean fitness on {EPISODES} unseen starts, with "
-        "its 95 % interval. "
+        "`--learn 360`: `es-envs train` with the settings of the plugin, seed 0, for so many seconds of processor "
+        "time, all cores together. Rows with less than 200 seconds are older: theirs are of wall time on two cores. "
+        f"Scores are mean fitness on {EPISODES} unseen starts, with its 95 % interval. "
         f"{sum(map(is_clear, learnt.values()))} of {len(learnt)} are clearly better than doing nothing and than random "
         "actions: their intervals do not touch."
     )
     rows = [
         (
-            f"`{name}`", found[name]["task"], f"{each['steps']:,}".replace(",", " "),
+            f"`{name}`", found[name]["task"], f"{each['steps']:,}".replace(",", " "), str(each["seconds"]),
             *(with_interval(one["mean"], one["interval"]) for one in each["scores"].values()),
             _percent(each["scores"]["best"]), "yes" if is_clear(each) else "no",
         )
@@ -268,6 +269,7 @@ def _what_they_learn(learnt: Mapping[str, Any], found: Mapping[str, Any]) -> tup
         "model",
         "task",
         "steps",
+        "seconds",
         *("best policy", "doing nothing", "random actions"),
         "success",
         "clearly better",
