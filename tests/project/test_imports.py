@@ -15,8 +15,8 @@ OLD = ROOT / "tests" / "written_by_9c9a60a" / "dense"
 ROOMS = {
     "es_envs": ["text", "cache", "streams", "interruption", "error_text", "closing", "worker_number", "arguments",
                 "old_gym", "spaces", "return_values", "masks", "loading", "distributions", "wheels", "requirements",
-                "display", "import_path", "code_hash", "scripts", "episode", "fitness", "definition", "behaviour", "hookspecs",
-                "registry", "gym", "envpools", "bullet", "testing", "scaffold", "__main__"],
+                "display", "import_path", "code_hash", "scripts", "episode", "fitness", "definition", "behaviour",
+                "hookspecs", "registry", "gym", "envpools", "bullet", "testing", "scaffold", "__main__"],
     "es_core": ["seeding", "statistics", "machine", "formatting", "files", "processes", "config", "policies",
                 "strategies", "rollout", "runs", "pools", "training", "evaluation", "video", "reports", "deployment",
                 "run", "tuning", "cli", "__main__"],
